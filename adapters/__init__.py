@@ -1,0 +1,1 @@
+"""Chat platforms behind one contract (``adapters.chat``). Knows neither the engine nor the product."""

@@ -1,0 +1,1 @@
+"""What a thread remembers, and how it is made fit to send."""

@@ -1,0 +1,68 @@
+"""What a run tells while it works. Events are values; whoever listens decides what to show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agent_core.llm.types import ToolCall
+from agent_core.runtime.state import RunRecord, RunState, Step
+from agent_core.tools.base import ToolResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateChanged:
+    """The run moved to ``state``."""
+
+    run_id: str
+    state: RunState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextDelta:
+    """A piece of the answer's text, in order. It is not redacted twice: the listener shows it as it is."""
+
+    run_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolStarted:
+    """A tool call is about to run."""
+
+    run_id: str
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFinished:
+    """A tool call has its result."""
+
+    run_id: str
+    result: ToolResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFinished:
+    """A step was added to the record."""
+
+    run_id: str
+    step: Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded:
+    """The run is over; ``record`` is final."""
+
+    run_id: str
+    record: RunRecord
+
+
+RunEvent = StateChanged | TextDelta | ToolStarted | ToolFinished | StepFinished | RunEnded
+
+EventSink = Callable[[RunEvent], None]
+"""Receives every event of a run, in order, on the event loop. It must not block."""
+
+
+def ignore_events(event: RunEvent) -> None:
+    """The sink of a run that nobody watches."""

@@ -1,0 +1,1 @@
+"""The demo: an embedded Postgres with real slow queries."""

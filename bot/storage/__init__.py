@@ -1,0 +1,1 @@
+"""Rows first: the Store protocol and its implementations."""

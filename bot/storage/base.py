@@ -1,0 +1,413 @@
+"""The Store protocol: every row that Hermod keeps, and the verbs that change rows.
+
+Rules that every implementation follows, and that ``tests/contract/store`` checks:
+
+* Each verb is one transaction: it happens whole or not at all, and it is safe to call concurrently, also
+  from several processes on one database.
+* The unit of work is the *thread*. Whoever works on a thread holds a ``Claim`` (lease and epoch); each verb
+  that takes a claim raises ``Fenced`` and changes nothing once the thread was claimed by somebody else.
+* All instants are aware UTC and are passed in, so that tests turn the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal, Protocol
+
+from agent_core.context import JournalEntry, StepState
+
+
+class StoreError(Exception):
+    """The storage cannot be used; the message says what to do."""
+
+
+class Fenced(StoreError):
+    """The claim is no longer ours: another process works on the thread. Stop without any further effect."""
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+class InboxState(StrEnum):
+    """``open`` waits, ``taken`` belongs to a run, ``done`` was answered, ``refused`` was turned away."""
+
+    OPEN = "open"
+    TAKEN = "taken"
+    DONE = "done"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewInboxItem:
+    """What came in, before it is a row.
+
+    ``event_key`` is the platform's *logical* id (``slack:T1/C1/1700.1/message``): twins and redeliveries
+    have the same. ``kind`` is ``message``, ``command``, ``action`` or ``job``; ``payload`` is JSON.
+    """
+
+    event_key: str
+    thread_key: str
+    kind: str
+    payload: str
+    received_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxItem:
+    """A row of the inbox. ``seq`` grows by one inside a thread, in the order of acceptance."""
+
+    id: int
+    event_key: str
+    thread_key: str
+    seq: int
+    kind: str
+    payload: str
+    received_at: datetime
+    state: InboxState
+    run_id: str | None
+
+
+class OutboxState(StrEnum):
+    """``pending`` was never sent, ``sending`` may have arrived, then ``delivered`` or ``failed``."""
+
+    PENDING = "pending"
+    SENDING = "sending"
+    DELIVERED = "delivered"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewOutboxItem:
+    """A reply to post. ``key`` is its idempotency key; inserting a known key again changes nothing."""
+
+    key: str
+    thread_key: str
+    run_id: str | None
+    body: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxItem:
+    """A row of the outbox. ``next_at``: not before this instant; ``attempts``: how often it was sent."""
+
+    id: int
+    key: str
+    thread_key: str
+    run_id: str | None
+    body: str
+    created_at: datetime
+    state: OutboxState
+    attempts: int
+    next_at: datetime
+    remote_id: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """A run. ``state`` is an agent_core RunState word; ``record`` the trace as JSON, empty while it works.
+
+    A thread has at most one run in a state that is not final; the database itself enforces it.
+    """
+
+    run_id: str
+    thread_key: str
+    agent: str
+    state: str
+    started_at: datetime
+    attempt: int = 1
+    ended_at: datetime | None = None
+    error: str = ""
+    record: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewMessage:
+    """One entry of a thread's history: a ``ModelMessage`` as JSON, with its token count."""
+
+    role: str
+    body: str
+    tokens: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredMessage:
+    """A row of a thread's history; ``seq`` grows by one inside a thread."""
+
+    seq: int
+    run_id: str
+    role: str
+    body: str
+    tokens: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageRow:
+    """What one run used with one model. ``cost_usd`` is None when no price is known."""
+
+    run_id: str
+    thread_key: str
+    author: str
+    provider: str
+    model: str
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutcome:
+    """Everything that the end of a run changes, in one transaction.
+
+    ``state`` is ``finished`` or ``error``. The run's inbox items become done, ``messages`` join the history,
+    ``outbox`` waits to be posted, ``usage`` is added.
+    """
+
+    state: Literal["finished", "error"]
+    error: str
+    record: str
+    ended_at: datetime
+    messages: tuple[NewMessage, ...] = ()
+    outbox: tuple[NewOutboxItem, ...] = ()
+    usage: tuple[UsageRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The right to work on a thread until ``lease_until``, and what is to be done there.
+
+    ``items``: open inbox rows plus those of ``run``, in order. ``run``: a run that an earlier owner left
+    unfinished, or None. ``outbox``: rows that are pending or sending and due, in order.
+    """
+
+    thread_key: str
+    owner: str
+    epoch: int
+    lease_until: datetime
+    items: tuple[InboxItem, ...]
+    run: RunRow | None
+    outbox: tuple[OutboxItem, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """``outcome``: ``new`` row, ``duplicate`` of a known one, or ``full`` (stored as refused)."""
+
+    outcome: Literal["new", "duplicate", "full"]
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRow:
+    """A thread as ``hermod sessions`` lists it."""
+
+    thread_key: str
+    messages: int
+    runs: int
+    tokens: int
+    last_at: datetime
+    busy: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRow:
+    """A journalled step of a run."""
+
+    run_id: str
+    n: int
+    entry: JournalEntry
+    begun_at: datetime
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRow:
+    """One line of the audit chain; ``hash`` covers the line and ``prev_hash``."""
+
+    seq: int
+    at: datetime
+    actor: str
+    action: str
+    thread_key: str
+    run_id: str
+    detail: str
+    prev_hash: str
+    hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A database's cumulative statement counters at one instant; ``payload`` is the tool's own JSON."""
+
+    target: str
+    taken_at: datetime
+    payload: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Gauges for ``/metrics``."""
+
+    inbox_open: int
+    runs_active: int
+    outbox_pending: int
+    threads: int
+
+
+# -- verbs -----------------------------------------------------------------------------------------
+
+
+class Store(Protocol):
+    """See the module's rules."""
+
+    async def open(self) -> None:
+        """Connect and bring the schema up to date.
+
+        Raises:
+            StoreError: not reachable, not writable, or made by a newer Hermod.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Finish what is being written and disconnect. Safe to call twice."""
+        ...
+
+    async def ping(self) -> None:
+        """Raise ``StoreError`` when the storage does not answer."""
+        ...
+
+    # inbox and claims
+    async def accept(self, item: NewInboxItem, *, queue_limit: int, refusal: NewOutboxItem | None = None) -> Accepted:
+        """Store what came in, once per ``event_key``, and make its thread known.
+
+        When the thread already has ``queue_limit`` open items, the item is stored as refused and
+        ``refusal`` (if any) joins the outbox. Durable against power loss when this returns.
+        """
+        ...
+
+    async def knows_thread(self, thread_key: str) -> bool:
+        """True when something of this thread was ever accepted."""
+        ...
+
+    async def claim_thread(self, owner: str, *, prefixes: Sequence[str], lease_s: float, now: datetime) -> Claim | None:
+        """Claim the thread that has waited longest for work, or None when there is none.
+
+        A thread waits for work when it has open items, a run that is not final, or outbox rows that are
+        due, and nobody holds an unexpired lease on it. Only threads whose key starts with one of
+        ``prefixes``. Claiming raises the epoch by one and sets the run's ``attempt`` one up, if there is one.
+        """
+        ...
+
+    async def renew_claim(self, claim: Claim, *, lease_s: float, now: datetime) -> None:
+        """Extend the lease. Raises ``Fenced`` when it is lost."""
+        ...
+
+    async def release_claim(self, claim: Claim) -> None:
+        """Give the thread back; quietly does nothing when the claim is already lost."""
+        ...
+
+    async def list_owners(self) -> tuple[str, ...]:
+        """The owners of all leases, expired or not."""
+        ...
+
+    async def free_owner(self, owner: str) -> None:
+        """End every lease of an owner that is known to be dead."""
+        ...
+
+    async def next_wake(self, *, prefixes: Sequence[str], now: datetime) -> datetime | None:
+        """The earliest instant after ``now`` at which a lease ends or an outbox row falls due, or None."""
+        ...
+
+    # runs and their journal
+    async def begin_run(self, claim: Claim, run: RunRow, item_ids: Sequence[int]) -> None:
+        """Create the run and bind the items to it."""
+        ...
+
+    async def set_run_state(self, claim: Claim, run_id: str, state: str) -> None:
+        """Record where a run is, for people who look."""
+        ...
+
+    async def begin_step(self, claim: Claim, run_id: str, entry: JournalEntry, now: datetime) -> JournalEntry | None:
+        """Record a step's intent, or return what is known of it (``agent_core.context.Journal.begin``)."""
+        ...
+
+    async def finish_step(
+        self, claim: Claim, run_id: str, key: str, state: StepState, result: str, now: datetime
+    ) -> None:
+        """Record how a step ended."""
+        ...
+
+    async def finish_run(self, claim: Claim, run_id: str, outcome: RunOutcome) -> None:
+        """End the run; see ``RunOutcome``."""
+        ...
+
+    async def load_run(self, run_id: str) -> tuple[RunRow, tuple[StepRow, ...]] | None:
+        """A run with its steps in order of their beginning. A unique prefix of the id is enough."""
+        ...
+
+    async def list_runs(self, *, thread_key: str | None = None, limit: int = 20) -> tuple[RunRow, ...]:
+        """The newest runs first."""
+        ...
+
+    # history
+    async def load_messages(self, thread_key: str, *, limit: int | None = None) -> tuple[StoredMessage, ...]:
+        """The thread's history in order; with ``limit`` only its newest rows."""
+        ...
+
+    async def list_sessions(self, *, limit: int = 50) -> tuple[SessionRow, ...]:
+        """Threads, the most recently active first."""
+        ...
+
+    # outbox
+    async def add_outbox(self, item: NewOutboxItem) -> None:
+        """Queue a post that belongs to no run (a notice)."""
+        ...
+
+    async def begin_send(self, claim: Claim, outbox_id: int) -> None:
+        """Mark a row as sending and count the attempt, before the platform is called."""
+        ...
+
+    async def finish_send(
+        self, claim: Claim, outbox_id: int, state: OutboxState, *, remote_id: str | None, reason: str, next_at: datetime
+    ) -> None:
+        """Record what became of it; ``pending`` means: again, not before ``next_at``."""
+        ...
+
+    async def load_outbox(self, thread_key: str) -> tuple[OutboxItem, ...]:
+        """All posts of a thread, in order."""
+        ...
+
+    # usage, audit, snapshots, gauges
+    async def load_usage(self, *, since: datetime) -> tuple[UsageRow, ...]:
+        """Usage rows since an instant, oldest first."""
+        ...
+
+    async def add_audit(
+        self, *, at: datetime, actor: str, action: str, thread_key: str, run_id: str, detail: str
+    ) -> AuditRow:
+        """Append to the audit chain."""
+        ...
+
+    async def verify_audit(self) -> tuple[int, int | None]:
+        """Return the number of lines, and the ``seq`` of the first one that does not fit the chain."""
+        ...
+
+    async def save_snapshot(self, snapshot: Snapshot, *, keep_s: float) -> None:
+        """Store counters and drop the target's snapshots older than ``keep_s``."""
+        ...
+
+    async def find_snapshot(self, target: str, *, at: datetime, side: Literal["before", "after"]) -> Snapshot | None:
+        """The newest snapshot taken at or before ``at``, or the oldest one taken after it."""
+        ...
+
+    async def count_rows(self) -> Counts:
+        """Gauges."""
+        ...

@@ -1,0 +1,1 @@
+"""Operations tools, one folder a topic."""

@@ -1,0 +1,1 @@
+"""Slow queries and plans of live databases."""
