@@ -59,6 +59,7 @@ class Step:
         error: what failed, empty when ok.
         usage: tokens of a model step, None for a tool.
         cost_usd: price of a model step; None when no price is known (never 0 for that).
+        provider: who answered a model step; empty for a tool.
         replayed: taken from the journal of an earlier process instead of run again.
     """
 
@@ -73,6 +74,7 @@ class Step:
     error: str = ""
     usage: Usage | None = None
     cost_usd: float | None = None
+    provider: str = ""
     replayed: bool = False
 
 

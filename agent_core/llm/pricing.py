@@ -1,0 +1,75 @@
+"""What a model call costs. An unknown price is None, never 0.
+
+Prices come from the ``genai-prices`` distribution (its data is in the package; nothing is fetched) or from the
+settings. It is imported only when a price is first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+from agent_core.llm.types import Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """US dollars for one million tokens. ``cached_input`` is None where caching has no price of its own."""
+
+    input: float
+    output: float
+    cached_input: float | None = None
+
+    def cost_usd(self, usage: Usage) -> float:
+        """Price of ``usage`` in US dollars."""
+        cached = usage.cached_input_tokens if self.cached_input is not None else 0
+        fresh = usage.input_tokens - cached
+        total = fresh * self.input + cached * (self.cached_input or 0.0) + usage.output_tokens * self.output
+        return total / 1e6
+
+
+FREE = Price(input=0.0, output=0.0)
+"""For models that run here and cost nothing."""
+
+
+class PriceList:
+    """Looks prices up, once for each model.
+
+    Args:
+        overrides: prices by model name that win over the package's.
+    """
+
+    def __init__(self, overrides: Mapping[str, Price] | None = None) -> None:
+        self._known: dict[str, Price | None] = dict(overrides or {})
+
+    def cost_usd(self, model: str, usage: Usage) -> float | None:
+        """Price of ``usage`` in US dollars, or None when the model's price is not known."""
+        if model not in self._known:
+            self._known[model] = _look_up(model)
+        price = self._known[model]
+        return None if price is None else price.cost_usd(usage)
+
+
+def _look_up(model: str) -> Price | None:
+    """Read a flat price; a model with tiers is priced at its first tier (short prompts)."""
+    import genai_prices
+
+    try:
+        found = genai_prices.calc_price(genai_prices.Usage(input_tokens=1, output_tokens=1), model_ref=model)
+    except LookupError:
+        return None
+    rates = found.model_price
+    given, made, cached = (_flat(rates.input_mtok), _flat(rates.output_mtok), _flat(rates.cache_read_mtok))
+    if given is None or made is None:
+        return None
+    return Price(input=given, output=made, cached_input=cached)
+
+
+def _flat(rate: object) -> float | None:
+    if rate is None:
+        return None
+    if isinstance(rate, Decimal | int | float):
+        return float(rate)
+    base = getattr(rate, "base", None)
+    return None if base is None else float(base)
