@@ -74,6 +74,7 @@ class ToolResult:
         duration_s: wall seconds, all attempts together.
         attempts: how often the tool was run; 0 when it was not run at all.
         truncated: the content was cut to the output cap.
+        replayed: taken from the journal of an earlier process instead of run again.
     """
 
     call_id: str
@@ -85,3 +86,4 @@ class ToolResult:
     duration_s: float = 0.0
     attempts: int = 1
     truncated: bool = False
+    replayed: bool = False

@@ -223,7 +223,8 @@ def _create_model(
 
 def _has_schema(hint: object) -> bool:
     try:
-        build_parameters(create_model("Probe", __config__=ConfigDict(extra="forbid"), probe=(hint, ...)))
+        probe: type[BaseModel] = create_model("Probe", **{"probe": (hint, ...)})  # type: ignore[call-overload]
+        build_parameters(probe)
     except (*_SCHEMA_ERRORS, ConfigError):
         return False
     return True

@@ -1,7 +1,7 @@
 """Run a blocking function beside the event loop, in a way that a hanging one harms nobody.
 
-``asyncio.to_thread`` was measured against the invariants and left: its pool has few threads (a handful of
-hung calls blocks every later one, name look-ups included), and the interpreter waits for them at exit.
+``asyncio.to_thread`` would not do: its pool has few threads (a handful of hung calls blocks every later one,
+name look-ups included), and the interpreter waits for them at exit.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ async def run_in_thread(function: Callable[[], object], *, label: str) -> object
         outcome = _Outcome()
         try:
             outcome.value = surroundings.run(function)
-        except BaseException as error:  # a thread has nobody above it; the waiter raises it
+        except BaseException as error:  # noqa: BLE001  # part of the tool executor's place: the waiter raises it
             outcome.error = error
         if abandoned.is_set():
             logger.warning("abandoned thread of %s ended after %.1f s", label, time.monotonic() - started)

@@ -1,0 +1,267 @@
+"""The tools that a program offers, by name."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import TypeVar, overload
+
+from pydantic import BaseModel, ValidationError
+
+from agent_core.context import RunContext
+from agent_core.errors import ConfigError
+from agent_core.llm.types import ToolExample, ToolSpec
+from agent_core.tools.base import Effect, Tool
+from agent_core.tools.schema import (
+    Arguments,
+    build_arguments,
+    build_description,
+    build_parameters,
+    describe_function,
+    forbid_unknown,
+)
+from agent_core.tools.threads import run_in_thread
+
+F = TypeVar("F", bound=Callable[..., object])
+Invoke = Callable[[RunContext, BaseModel], Awaitable[object]]
+
+NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""What OpenAI's and Anthropic's APIs take as a tool name."""
+
+_SPEC_TUPLES = 256
+
+
+class ToolRegistry:
+    """Tools in the order of their registration. Filled at start; reading it is safe from anywhere."""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, Tool] = {}
+        self._specs: dict[str, ToolSpec] = {}
+        self._tuples: dict[tuple[str, ...], tuple[ToolSpec, ...]] = {}
+
+    @overload
+    def register(
+        self,
+        function: F,
+        /,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        arguments: type[BaseModel] | None = None,
+        examples: Sequence[ToolExample] = (),
+        effect: Effect = Effect.READ,
+        timeout_s: float | None = None,
+        exclusive: bool = False,
+    ) -> F: ...
+
+    @overload
+    def register(
+        self,
+        function: None = None,
+        /,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        arguments: type[BaseModel] | None = None,
+        examples: Sequence[ToolExample] = (),
+        effect: Effect = Effect.READ,
+        timeout_s: float | None = None,
+        exclusive: bool = False,
+    ) -> Callable[[F], F]: ...
+
+    def register(
+        self,
+        function: F | None = None,
+        /,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        arguments: type[BaseModel] | None = None,
+        examples: Sequence[ToolExample] = (),
+        effect: Effect = Effect.READ,
+        timeout_s: float | None = None,
+        exclusive: bool = False,
+    ) -> F | Callable[[F], F]:
+        """Register ``function`` as a tool; without it, return a decorator that does.
+
+        A coroutine function is awaited; any other function runs in a thread of its own, so it may block.
+
+        Args:
+            function: what runs. With ``arguments`` it takes ``(ctx, args)`` or ``(args)``, else the arguments by
+                name as its signature says (see ``agent_core.tools.schema.build_arguments``).
+            name: default is the function's name.
+            description: written for the model; default is the docstring without ``Args:`` and ``Raises:``.
+            arguments: a pydantic model of the arguments. Unknown names are refused in any case.
+            examples: questions with arguments; they have to be valid.
+            effect: see ``Effect``; say WRITE or EXEC for whatever changes something.
+            timeout_s: seconds, replaces the run's ``tool_timeout_s``.
+            exclusive: never runs beside another tool of the run.
+
+        Returns:
+            The function, unchanged, so that it stays callable.
+
+        Raises:
+            ConfigError: the name is taken or illegal, the signature cannot be offered to a model, an example
+                does not fit, or the timeout is not positive.
+        """
+        if function is None:
+            return lambda decorated: self.register(
+                decorated,
+                name=name,
+                description=description,
+                arguments=arguments,
+                examples=examples,
+                effect=effect,
+                timeout_s=timeout_s,
+                exclusive=exclusive,
+            )
+        chosen = name if name is not None else getattr(function, "__name__", type(function).__name__)
+        derived, invoke = _derive(function, arguments, chosen)
+        _check_examples(chosen, derived.model, examples)
+        self.add(
+            Tool(
+                name=chosen,
+                description=description or build_description(function) or chosen.replace("_", " "),
+                arguments=derived.model,
+                parameters=derived.parameters,
+                invoke=invoke,
+                examples=tuple(examples),
+                effect=effect,
+                timeout_s=timeout_s,
+                exclusive=exclusive,
+            )
+        )
+        return function
+
+    def add(self, tool: Tool) -> None:
+        """Take a tool that was built elsewhere.
+
+        Raises:
+            ConfigError: its name is illegal or already taken, or its timeout is not positive.
+        """
+        if NAME_PATTERN.fullmatch(tool.name) is None:
+            raise ConfigError(f"tool name {tool.name!r} is not 1 to 64 letters, digits, '_' or '-'")
+        if tool.timeout_s is not None and not tool.timeout_s > 0:
+            raise ConfigError(f"tool {tool.name!r}: timeout_s is {tool.timeout_s}, but has to be more than 0 seconds")
+        if tool.name in self._tools:
+            raise ConfigError(f"tool {tool.name!r} is registered twice; give one of them another name")
+        self._tools[tool.name] = tool
+        self._specs[tool.name] = tool.spec
+        self._tuples.clear()
+
+    def get(self, name: str) -> Tool | None:
+        """Return the tool with this name, or None."""
+        return self._tools.get(name)
+
+    def names(self) -> tuple[str, ...]:
+        """Return all names."""
+        return tuple(self._tools)
+
+    def tools(self) -> tuple[Tool, ...]:
+        """Return all tools."""
+        return tuple(self._tools.values())
+
+    def specs(
+        self, names: Collection[str] | None = None, visible: Callable[[Tool], bool] | None = None
+    ) -> tuple[ToolSpec, ...]:
+        """Return what a model is told, in the order of registration.
+
+        The same selection gives the same tuple object until a tool is registered, so a provider may keep what
+        it made of it by identity.
+
+        Args:
+            names: only these; None means all.
+            visible: leaves out the tools for which it returns False.
+
+        Raises:
+            ConfigError: ``names`` has one that is not registered.
+        """
+        if names is not None:
+            missing = [name for name in names if name not in self._tools]
+            if missing:
+                raise ConfigError(f"no tool is registered as {', '.join(map(repr, missing))}")
+        chosen = tuple(
+            name
+            for name, tool in self._tools.items()
+            if (names is None or name in names) and (visible is None or visible(tool))
+        )
+        known = self._tuples.get(chosen)
+        if known is None:
+            if len(self._tuples) >= _SPEC_TUPLES:  # one for each set of rights; far fewer in practice
+                self._tuples.clear()
+            known = self._tuples[chosen] = tuple(self._specs[name] for name in chosen)
+        return known
+
+
+# -- how a function is called ----------------------------------------------------------------------
+
+
+def _derive(function: Callable[..., object], arguments: type[BaseModel] | None, name: str) -> tuple[Arguments, Invoke]:
+    if arguments is None:
+        derived = build_arguments(function)
+        return derived, _invoke_by_name(function, derived, name)
+    model = forbid_unknown(arguments)
+    return Arguments(model=model, parameters=build_parameters(model)), _invoke_with_model(function, name)
+
+
+def _invoke_by_name(function: Callable[..., object], derived: Arguments, name: str) -> Invoke:
+    call = _as_async(function, name)
+    context, renamed = derived.context, derived.renamed
+
+    async def invoke(ctx: RunContext, args: BaseModel) -> object:
+        values = {renamed.get(key, key): value for key, value in args.__dict__.items()}
+        if context is not None:
+            values[context] = ctx
+        return await call(**values)
+
+    return invoke
+
+
+def _invoke_with_model(function: Callable[..., object], name: str) -> Invoke:
+    call = _as_async(function, name)
+    parameters = inspect.signature(function).parameters.values()
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.KEYWORD_ONLY) for p in parameters):
+        raise ConfigError(f"{describe_function(function)}: with an argument model it takes (ctx, args) or (args)")
+    match len(parameters):
+        case 1:
+
+            async def invoke(ctx: RunContext, args: BaseModel) -> object:
+                return await call(args)
+
+        case 2:
+
+            async def invoke(ctx: RunContext, args: BaseModel) -> object:
+                return await call(ctx, args)
+
+        case count:
+            raise ConfigError(
+                f"{describe_function(function)}: with an argument model it takes (ctx, args) or (args), "
+                f"not {count} parameters"
+            )
+    return invoke
+
+
+def _as_async(function: Callable[..., object], name: str) -> Callable[..., Awaitable[object]]:
+    """Give ``function`` back as something to await; what blocks goes to a thread."""
+    body = function if inspect.isroutine(function) else type(function).__call__
+    if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
+        raise ConfigError(f"{describe_function(function)}: a generator cannot be a tool; return the whole result")
+    if inspect.iscoroutinefunction(body):
+        return function  # type: ignore[return-value]  # just established
+
+    async def call(*args: object, **kwargs: object) -> object:
+        value = await run_in_thread(lambda: function(*args, **kwargs), label=name)
+        # a plain wrapper around a coroutine function gives the coroutine back
+        return await value if inspect.isawaitable(value) else value
+
+    return call
+
+
+def _check_examples(name: str, model: type[BaseModel], examples: Sequence[ToolExample]) -> None:
+    for example in examples:
+        try:
+            model.model_validate_json(json.dumps(dict(example.arguments)))
+        except (ValidationError, TypeError, ValueError) as error:
+            raise ConfigError(f"tool {name!r}: the example {example.question!r} does not fit: {error}") from error

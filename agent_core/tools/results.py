@@ -1,0 +1,129 @@
+"""The text of a tool result, and its form in the journal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from datetime import datetime
+
+from pydantic import BaseModel
+from pydantic_core import to_json
+
+from agent_core.tools.base import ToolResult
+
+_HEAD_SHARE = 2 / 3  # the start of an output says more than its end
+
+
+def render_value(value: object) -> str:
+    """Render what a tool returned: text as it is, everything else as JSON (NaN and infinities as strings).
+
+    Raises:
+        ValueError: it cannot be written as JSON; the message names the type.
+    """
+    if isinstance(value, str):
+        return value
+    return to_json(value, inf_nan_mode="strings").decode()
+
+
+def render_failure(code: str, message: str, *, fix: str = "", retryable: bool = False) -> str:
+    """Render a failure in the one form that every tool and the executor use."""
+    error = {"code": code, "message": message, "fix": fix, "retryable": retryable}
+    return json.dumps({"ok": False, "error": error}, ensure_ascii=False)
+
+
+def find_failure(value: object) -> str | None:
+    """Return the error code of a value by which a tool says ``ok`` false, else None.
+
+    It looks at mappings, pydantic models and dataclasses; a failure without a code is ``failed``.
+    """
+    if _member(value, "ok") is not False:
+        return None
+    for holder in (_member(value, "error"), value):
+        code = _member(holder, "code")
+        if isinstance(code, str) and code:
+            return code
+    return "failed"
+
+
+def _member(value: object, name: str) -> object:
+    if isinstance(value, Mapping):
+        return value.get(name)
+    if isinstance(value, BaseModel) or is_dataclass(value):
+        return getattr(value, name, None)
+    return None
+
+
+def cap_text(text: str, limit: int) -> tuple[str, bool]:
+    """Keep head and tail of ``text``, with a note between them of how many characters were left out.
+
+    Args:
+        text: the whole output.
+        limit: characters, the note included (a limit smaller than the note leaves only the note).
+
+    Returns:
+        The text and whether something was left out.
+    """
+    if len(text) <= limit:
+        return text, False
+    note = _note(len(text))  # its longest form, so that the real one fits
+    room = max(0, limit - len(note))
+    head = round(room * _HEAD_SHARE)
+    tail = room - head
+    return text[:head] + _note(len(text) - room) + text[len(text) - tail :], True
+
+
+def _note(count: int) -> str:
+    return f"\n[... {count} characters left out ...]\n"
+
+
+def dump_result(result: ToolResult) -> str:
+    """Write a result as JSON for the journal; ``load_result`` reads it back."""
+    return json.dumps(
+        {
+            "call_id": result.call_id,
+            "name": result.name,
+            "ok": result.ok,
+            "content": result.content,
+            "error_code": result.error_code,
+            "started_at": result.started_at.isoformat(),
+            "duration_s": result.duration_s,
+            "attempts": result.attempts,
+            "truncated": result.truncated,
+        },
+        ensure_ascii=False,
+    )
+
+
+def load_result(text: str) -> ToolResult:
+    """Read what ``dump_result`` wrote; the result is marked as replayed.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    match json.loads(text):
+        case {
+            "call_id": str(call_id),
+            "name": str(name),
+            "ok": bool(ok),
+            "content": str(content),
+            "error_code": str() | None as error_code,
+            "started_at": str(started_at),
+            "duration_s": float() | int() as duration_s,
+            "attempts": int(attempts),
+            "truncated": bool(truncated),
+        }:
+            return ToolResult(
+                call_id=call_id,
+                name=name,
+                ok=ok,
+                content=content,
+                error_code=error_code,
+                started_at=datetime.fromisoformat(started_at),
+                duration_s=duration_s,
+                attempts=attempts,
+                truncated=truncated,
+                replayed=True,
+            )
+        case _:
+            raise ValueError("the journal holds something that is not a tool result")
