@@ -1,0 +1,395 @@
+"""The model server itself: chat completions (plain and streamed), embeddings, models, and the control port."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+import json
+import math
+import re
+import struct
+import time
+from collections.abc import AsyncIterator, Callable
+
+from aiohttp import web
+
+from tests.servers.openai.protocol import embed, protocol_breach
+from tests.servers.openai.script import Answer, Call, Failure, Json, Reply, Request, Rule, count_tokens, text_of
+
+
+class OpenAIServer:
+    """The server.
+
+    ``models`` lists what is served (empty: any name); ``max_context`` refuses longer prompts; ``api_keys``
+    refuses other keys; ``fallback`` answers what no rule matches (None: that is a violation and a 500).
+    """
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        models: tuple[str, ...] = ("fake-large", "fake-small"),
+        api_keys: tuple[str, ...] = (),
+        max_context: int | None = None,
+        dimensions: int = 256,
+    ) -> None:
+        self.host, self.port, self.models, self.api_keys = host, port, models, api_keys
+        self.max_context, self.dimensions = max_context, dimensions
+        self.fallback: Answer | None = None
+        self.rules: list[Rule] = []
+        self.requests: list[Request] = []
+        self.embedded: list[str] = []
+        self.violations: list[str] = []
+        self.cancelled = 0  # streams or calls the client gave up on
+        self.in_flight = self.peak = 0
+        self._ids = itertools.count(1)
+        self._runner: web.AppRunner | None = None
+
+    # ------------------------------------------------------------------ scripting
+    def on(
+        self,
+        *,
+        user: str | None = None,
+        system: str | None = None,
+        step: int | None = None,
+        model: str | None = None,
+        tool: str | None = None,
+        result: str | None = None,
+        stream: bool | None = None,
+        where: Callable[[Request], bool] | None = None,
+    ) -> Rule:
+        """Match requests by regular expressions and facts; no argument matches all. Earlier rules win."""
+        when: list[Callable[[Request], bool]] = []
+        if user is not None:
+            when.append(lambda r: re.search(user, r.last_user, re.I | re.S) is not None)
+        if system is not None:
+            when.append(lambda r: re.search(system, r.system, re.I | re.S) is not None)
+        if step is not None:
+            when.append(lambda r: r.step == step)
+        if model is not None:
+            when.append(lambda r: r.body.get("model") == model)
+        if tool is not None:
+            when.append(lambda r: tool in r.tools)
+        if result is not None:
+            when.append(lambda r: any(re.search(result, v, re.I | re.S) for v in r.tool_results.values()))
+        if stream is not None:
+            when.append(lambda r: bool(r.body.get("stream")) is stream)
+        if where is not None:
+            when.append(where)
+        self.rules.append(rule := Rule(when))
+        return rule
+
+    def load(self, script: list[Json]) -> int:
+        """Append rules given as data and return how many there are now.
+
+        ``{"on": {...}, "text"|"json"|"tools"|"fail"|"hang"|"drop"|"context_overflow": ..., "times": n, "delay": s}``,
+        and with a text or tools also ``quirk``, ``usage``, ``pace`` and ``finish``.
+        """
+        for item in script:
+            rule = self.on(**item.get("on", {}))
+            how = {k: item[k] for k in ("quirk", "usage", "pace", "finish") if k in item}
+            if "tools" in item:
+                calls = [(c["name"], c.get("arguments", {})) for c in item["tools"]]
+                rule.tools(*calls, text=item.get("text"), **how)
+            elif "json" in item:
+                rule.json(item["json"], **how)
+            elif "fail" in item:
+                rule.fail(**item["fail"])
+            elif item.get("hang"):
+                rule.hang()
+            elif item.get("drop"):
+                rule.drop()
+            elif "context_overflow" in item:
+                rule.context_overflow(int(item["context_overflow"]))
+            else:
+                rule.text(item.get("text", "ok"), **how)
+            rule.times(item.get("times", math.inf)).after(item.get("delay", 0.0))
+        return len(self.rules)
+
+    # ------------------------------------------------------------------ lifecycle
+    async def start(self) -> OpenAIServer:
+        app = web.Application(client_max_size=64 * 2**20)
+        app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_post("/v1/embeddings", self._embeddings)
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_post("/_control/{verb}", self._control)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2, handler_cancellation=True)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, self.host, self.port).start()
+        self.port = self._runner.addresses[0][1]
+        return self
+
+    async def stop(self) -> None:
+        if self._runner:
+            await self._runner.cleanup()
+
+    async def __aenter__(self) -> OpenAIServer:
+        return await self.start()
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.stop()
+
+    @property
+    def base_url(self) -> str:
+        return f"http://{self.host}:{self.port}/v1"
+
+    # ------------------------------------------------------------------ chat completions
+    async def _chat(self, http: web.Request) -> web.StreamResponse:
+        self.in_flight += 1
+        self.peak = max(self.peak, self.in_flight)
+        try:
+            return await self._answer(http)
+        except (asyncio.CancelledError, ConnectionResetError):
+            self.cancelled += 1
+            raise
+        finally:
+            self.in_flight -= 1
+
+    async def _answer(self, http: web.Request) -> web.StreamResponse:
+        try:
+            body = await http.json()
+        except ValueError:
+            return _error(400, "invalid_json", "We could not parse the JSON body of your request.")
+        request = Request(body, {k.lower(): v for k, v in http.headers.items()}, time.time())
+        self.requests.append(request)
+        key = http.headers.get("Authorization", "").removeprefix("Bearer ").strip()
+        if self.api_keys and key not in self.api_keys:
+            return _error(401, "invalid_api_key", "Incorrect API key provided.")
+        if self.models and body.get("model") not in self.models:
+            return _error(
+                404,
+                "model_not_found",
+                f"The model `{body.get('model')}` does not exist or you do not have access to it.",
+            )
+        if breach := protocol_breach(body):
+            self.violations.append(breach)
+            return _error(400, None, breach)
+        prompt = sum(count_tokens(text_of(m)) + 4 for m in request.messages) + count_tokens(
+            json.dumps(body.get("tools") or "")
+        )
+        if self.max_context and prompt > self.max_context:
+            return _error(
+                400,
+                "context_length_exceeded",
+                f"This model's maximum context length is {self.max_context} tokens. "
+                f"However, your messages resulted in {prompt} tokens.",
+            )
+        rule = next((r for r in self.rules if r.left > 0 and all(w(request) for w in r.when)), None)
+        if rule is None and self.fallback is not None:
+            rule = self._fallback_rule()
+        if rule is None:
+            self.violations.append(f"no rule for: {request.last_user[:120]!r} at step {request.step}")
+            return _error(500, "server_error", "no scripted answer matches this request")
+        rule.left -= 1
+        rule.used += 1
+        await asyncio.sleep(rule.delay)
+        answer = rule.answer(request) if callable(rule.answer) else rule.answer
+        if isinstance(answer, Failure):
+            return await self._fail(http, answer)
+        if unknown := [c.name for c in answer.calls if c.name not in request.tools]:
+            self.violations.append(f"script calls tools that were not offered: {unknown}")
+        usage = None
+        if answer.usage != "missing":
+            out = count_tokens(answer.text or "") + sum(count_tokens(c.arguments) + 4 for c in answer.calls)
+            usage = {
+                "prompt_tokens": prompt,
+                "completion_tokens": out,
+                "total_tokens": prompt + out,
+                "prompt_tokens_details": {"cached_tokens": 0},
+                "completion_tokens_details": {"reasoning_tokens": 0},
+            }
+        if answer.usage == "null":
+            usage = None
+        head = {
+            "id": f"chatcmpl-{next(self._ids)}",
+            "created": int(time.time()),
+            "model": body["model"],
+            "system_fingerprint": "fp_fake",
+        }
+        if body.get("stream"):
+            return await self._stream(http, body, head, answer, usage)
+        message: Json = {"role": "assistant", "content": answer.text, "refusal": None}
+        if answer.calls:
+            message["tool_calls"] = [self._call(c) for c in answer.calls]
+        if answer.quirk == "garbage":
+            return web.Response(text='{"id": "chatcmpl-x", "choices": [', content_type="application/json")
+        full: Json = {
+            **head,
+            "object": "chat.completion",
+            "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(answer)}],
+        }
+        if answer.usage != "missing":
+            full["usage"] = usage
+        return web.json_response(full, headers={"x-request-id": f"req_{next(self._ids)}"})
+
+    async def _stream(
+        self, http: web.Request, body: Json, head: Json, answer: Reply, usage: Json | None
+    ) -> web.StreamResponse:
+        resp = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
+        await resp.prepare(http)
+        wants_usage = bool((body.get("stream_options") or {}).get("include_usage"))
+        n = 0
+        async for delta, finish in self._deltas(answer):
+            chunk: Json = {
+                **head,
+                "object": "chat.completion.chunk",
+                "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}],
+            }
+            if wants_usage:
+                chunk["usage"] = None
+            n += 1
+            if answer.quirk == "garbage" and n == 3:
+                await resp.write(b'data: {"id": "chatcmpl-x", "cho\n\n')
+            await resp.write(f"data: {json.dumps(chunk)}\n\n".encode())
+            if answer.quirk == "stall" and n == 3:
+                await asyncio.sleep(3600)
+            if answer.quirk == "cut" and n == 3 and http.transport is not None:
+                http.transport.abort()
+                return resp
+            await asyncio.sleep(answer.pace)
+        if wants_usage and answer.usage != "missing":
+            last: Json = {**head, "object": "chat.completion.chunk", "choices": [], "usage": usage}
+            await resp.write(f"data: {json.dumps(last)}\n\n".encode())
+        if answer.quirk != "no_done":
+            await resp.write(b"data: [DONE]\n\n")
+        await resp.write_eof()
+        return resp
+
+    async def _deltas(self, answer: Reply) -> AsyncIterator[tuple[Json, str | None]]:
+        """Role first, then words, then each call's id and name followed by fragments of its arguments."""
+        yield {"role": "assistant", "content": None if answer.calls and not answer.text else "", "refusal": None}, None
+        if answer.quirk == "reasoning":
+            yield {"reasoning_content": "thinking it over"}, None
+        for piece in re.findall(r"\s*\S+\s*$|\s*\S+", answer.text or ""):
+            yield {"content": piece}, None
+        made = [self._call(c) for c in answer.calls]
+        for i, call in enumerate(made):
+            yield (
+                {
+                    "tool_calls": [
+                        {
+                            "index": i,
+                            "id": call["id"],
+                            "type": "function",
+                            "function": {"name": call["function"]["name"], "arguments": ""},
+                        }
+                    ]
+                },
+                None,
+            )
+        pieces = [re.findall(r".{1,7}", c["function"]["arguments"], re.S) for c in made]
+        for row in itertools.zip_longest(*pieces):  # parallel calls arrive interleaved
+            for i, piece in enumerate(row):
+                if piece is not None:
+                    yield {"tool_calls": [{"index": i, "function": {"arguments": piece}}]}, None
+        yield {}, _finish(answer)
+
+    def _call(self, call: Call) -> Json:
+        return {
+            "id": f"call_{next(self._ids)}",
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
+
+    async def _fail(self, http: web.Request, f: Failure) -> web.StreamResponse:
+        if f.hang:
+            await asyncio.sleep(3600)
+        if f.drop and http.transport is not None:
+            http.transport.abort()
+        headers = (
+            {}
+            if f.retry_after is None
+            else {"Retry-After": f"{f.retry_after:g}", "retry-after-ms": f"{f.retry_after * 1000:.0f}"}
+        )
+        if f.raw is not None:
+            return web.Response(status=f.status, text=f.raw, content_type="text/html", headers=headers)
+        return _error(f.status, f.code, f.message, headers)
+
+    def _fallback_rule(self) -> Rule:
+        rule = Rule([])
+        if self.fallback is not None:
+            rule.answer = self.fallback
+        return rule
+
+    # ------------------------------------------------------------------ embeddings, models
+    async def _embeddings(self, http: web.Request) -> web.Response:
+        body = await http.json()
+        texts = [body["input"]] if isinstance(body["input"], str) else list(body["input"])
+        if not texts or any(t == "" for t in texts):
+            return _error(400, None, "'$.input' is invalid.")
+        size = int(body.get("dimensions") or self.dimensions)
+        data: list[Json] = []
+        for i, text in enumerate(texts):
+            self.embedded.append(str(text))
+            vector = embed(str(text), size)
+            packed = base64.b64encode(struct.pack(f"<{size}f", *vector)).decode()
+            data.append(
+                {
+                    "object": "embedding",
+                    "index": i,
+                    "embedding": packed if body.get("encoding_format") == "base64" else vector,
+                }
+            )
+        used = sum(count_tokens(str(t)) for t in texts)
+        return web.json_response(
+            {
+                "object": "list",
+                "data": data,
+                "model": body.get("model"),
+                "usage": {"prompt_tokens": used, "total_tokens": used},
+            }
+        )
+
+    async def _models(self, http: web.Request) -> web.Response:
+        return web.json_response(
+            {
+                "object": "list",
+                "data": [{"id": m, "object": "model", "created": 0, "owned_by": "fake"} for m in self.models],
+            }
+        )
+
+    # ------------------------------------------------------------------ control over HTTP
+    async def _control(self, http: web.Request) -> web.Response:
+        """Script and watch a standalone server: ``rule``, ``journal``, ``violations``, ``stats``, ``reset``."""
+        data = await http.json() if http.can_read_body else {}
+        verb = http.match_info["verb"]
+        try:
+            match verb:
+                case "rule":
+                    result: object = self.load(data if isinstance(data, list) else [data])
+                case "journal":
+                    result = [r.journal_entry() for r in self.requests[int(data.get("since", 0)) :]]
+                case "violations":
+                    result = self.violations
+                case "stats":
+                    result = {
+                        "requests": len(self.requests),
+                        "embedded": len(self.embedded),
+                        "cancelled": self.cancelled,
+                        "in_flight": self.in_flight,
+                        "peak": self.peak,
+                        "rules": [{"used": r.used, "left": None if math.isinf(r.left) else r.left} for r in self.rules],
+                    }
+                case "reset":
+                    self.rules, self.requests, self.embedded, self.violations = [], [], [], []
+                    self.cancelled, self.peak, result = 0, self.in_flight, None
+                case _:
+                    return web.json_response({"error": f"unknown verb {verb}"}, status=404)
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            return web.json_response({"error": f"{type(error).__name__}: {error}"}, status=400)
+        return web.json_response({"result": result})
+
+
+def _finish(answer: Reply) -> str:
+    return answer.finish or ("tool_calls" if answer.calls else "stop")
+
+
+def _error(status: int, code: str | None, message: str, headers: dict[str, str] | None = None) -> web.Response:
+    kind = {401: "authentication_error", 429: "rate_limit_error"}.get(
+        status, "server_error" if status >= 500 else "invalid_request_error"
+    )
+    return web.json_response(
+        {"error": {"message": message, "type": kind, "param": None, "code": code}}, status=status, headers=headers
+    )
