@@ -65,7 +65,7 @@ class TiktokenCounter:
 
 
 _ASCII_WORD = re.compile(r"[A-Za-z]+")
-_DIGIT = re.compile(r"[0-9]")
+_DIGITS = re.compile(r"[0-9]+")
 _SPACES = re.compile(r"\s+")
 _PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
 
@@ -73,9 +73,9 @@ _PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
 class EstimatingCounter:
     """A count that errs upwards: about 1.2 to 1.6 times the true one on English, code, logs and JSON.
 
-    A quarter of each ASCII word's letters rounded up, 0.75 a digit, 1 a punctuation mark, 1 a run of white
-    space, 1 any other character, 3 one outside the basic plane. Too low a count would make a provider refuse
-    the request; too high a one only trims history a little early.
+    A quarter of each ASCII word's letters rounded up, 0.75 a digit (each run rounded up), 1 a punctuation mark,
+    1 a run of white space, 1 any other character, 3 one outside the basic plane. Too low a count would make a
+    provider refuse the request; too high a one only trims history a little early.
     """
 
     exact = False
@@ -83,7 +83,7 @@ class EstimatingCounter:
     def count(self, text: str) -> int:
         """Estimated tokens of ``text``."""
         words = sum(math.ceil(len(w) / 4) for w in _ASCII_WORD.findall(text))
-        digits = math.ceil(0.75 * len(_DIGIT.findall(text)))
+        digits = sum(math.ceil(0.75 * len(d)) for d in _DIGITS.findall(text))
         other = sum(3 if ord(c) > 0xFFFF else 1 for c in text if ord(c) > 127 and not c.isspace())
         return words + digits + len(_SPACES.findall(text)) + len(_PUNCTUATION.findall(text)) + other
 

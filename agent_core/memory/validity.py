@@ -49,7 +49,7 @@ def make_sendable(messages: Sequence[ModelMessage]) -> tuple[ModelMessage, ...]:
     if is_sendable(messages):
         return tuple(messages)
     unique = [_with_unique_ids(m) if m.tool_calls else m for m in messages]
-    results = _match_results(unique)
+    results = _match_results(messages, unique)
     sendable: list[ModelMessage] = []
     for position, message in enumerate(unique):
         if message.role == "tool":
@@ -79,18 +79,21 @@ def _with_unique_ids(message: ModelMessage) -> ModelMessage:
     return replace(message, tool_calls=tuple(calls))
 
 
-def _match_results(messages: Sequence[ModelMessage]) -> dict[tuple[int, str], ModelMessage]:
-    """Find each call's result: the first one with its id that follows it, nearer calls first."""
+def _match_results(
+    messages: Sequence[ModelMessage], unique: Sequence[ModelMessage]
+) -> dict[tuple[int, str], ModelMessage]:
+    """Find each call's result: the first one with its id that follows it, the nearest message's calls first.
+
+    ``messages`` has the ids as they were written, ``unique`` as they will be sent; keys are position and sent id.
+    """
     found: dict[tuple[int, str], ModelMessage] = {}
-    unanswered: dict[str, list[int]] = {}
+    unanswered: dict[str, list[tuple[int, str]]] = {}
     for position, message in enumerate(messages):
         if message.role == "assistant":
-            for call in message.tool_calls:
-                unanswered.setdefault(call.id, []).append(position)
-        elif message.role == "tool" and message.tool_call_id:
-            waiting = unanswered.get(message.tool_call_id)
-            if waiting:
-                found[waiting.pop(), message.tool_call_id] = (
-                    message if message.content else replace(message, content="{}")
-                )
+            # reversed, because the last entry is taken first: inside one message the results come in order
+            for call, sent in reversed(list(zip(message.tool_calls, unique[position].tool_calls, strict=True))):
+                unanswered.setdefault(call.id, []).append((position, sent.id))
+        elif message.role == "tool" and (waiting := unanswered.get(message.tool_call_id or "")):
+            at, sent_id = waiting.pop()
+            found[at, sent_id] = replace(message, content=message.content or "{}", tool_call_id=sent_id)
     return found

@@ -188,13 +188,13 @@ class AgentLoop:
             return RunState.OBSERVING
         if limit := work.repetition.check(calls) or check_before_tools(work.record, calls, work.ctx):
             raise limit
-        work.results = await self._executor.run(work.ctx, calls)
+        work.results = await self._executor.run(work.ctx, calls, names=work.agent.tools)
         return RunState.OBSERVING
 
     async def _observe(self, work: _Work) -> RunState:
         """Put the results into the history and the record."""
         assert work.response is not None
-        steps = []
+        steps: list[Step] = []
         for call, result in zip(work.response.message.tool_calls, work.results, strict=True):
             work.conversation.append(ModelMessage(role="tool", content=result.content or "{}", tool_call_id=call.id))
             steps.append(self._tool_step(work, call, result, len(work.record.steps) + len(steps) + 1))
