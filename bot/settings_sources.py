@@ -102,12 +102,14 @@ class Sources:
 
 def _holds(data: object, path: KeyPath) -> bool:
     for part in path:
-        if isinstance(data, dict) and part in data:
-            data = data[part]
-        elif isinstance(data, list) and isinstance(part, int) and part < len(data):
-            data = data[part]
-        else:
+        known: Mapping[str | int, object] = {}
+        if isinstance(data, dict):
+            known = data
+        elif isinstance(data, list):
+            known = dict(enumerate(data))
+        if part not in known:
             return False
+        data = known[part]
     return True
 
 
@@ -193,8 +195,9 @@ class _VariableReader:
     ) -> None:
         name, rest = parts[0], parts[1:]
         if name not in section.model_fields:
-            known = [render_variable((*path, field)) for field in section.model_fields]
-            remedy = suggest(self.variable, known + list_variables()) or "see docs/settings.md, or unset it"
+            known = [render_variable((*path, field)) for field in section.model_fields] + list_variables()
+            near = suggest(self.variable.removeprefix(PREFIX), [other.removeprefix(PREFIX) for other in known])
+            remedy = near.replace("mean ", f"mean {PREFIX}") or "see docs/settings.md, or unset it"
             self.refuse(f"unknown setting; {remedy}")
             return
         if self.value and not rest:
