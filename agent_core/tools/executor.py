@@ -26,6 +26,7 @@ from agent_core.tools.arguments import (
     parse_arguments,
 )
 from agent_core.tools.base import Effect, Tool, ToolResult
+from agent_core.tools.bounded import CancelledItself, TimedOut, run_bounded
 from agent_core.tools.registry import ToolRegistry
 from agent_core.tools.results import cap_text, dump_result, find_failure, load_result, render_failure, render_value
 
@@ -36,14 +37,10 @@ logger = logging.getLogger("agent_core.tools")
 BACKOFF_S = (0.25, 1.0)
 """Waits before the second and the third attempt of a READ tool; there is no fourth."""
 
-STOP_GRACE_S = 0.2
-"""How long a cancelled tool may clean up before its task is abandoned."""
-
 _IN_DOUBT = "whether it took effect is unknown"
 _CHECK_FIRST = "do not repeat it; a person has to check"
 _MESSAGE_CHARS = 2_000
 _NAMES_SHOWN = 50
-_abandoned: set[asyncio.Task[object]] = set()
 
 
 class _Refused(AgentError):
@@ -53,14 +50,6 @@ class _Refused(AgentError):
         super().__init__(message)
         self.code = code
         self.fix = fix
-
-
-class _TimedOut(AgentError):
-    """A tool did not end within its time."""
-
-
-class _Cancelled(AgentError):
-    """A tool cancelled itself; nobody stopped the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,9 +297,10 @@ async def _execute(ctx: RunContext, call: ToolCall, admitted: _Admitted) -> _End
     while True:
         attempts += 1
         try:
-            value = await _bounded(tool, ctx, admitted.args, max(0.0, end - ctx.clock.monotonic()))
+            remaining_s = max(0.0, end - ctx.clock.monotonic())
+            value = await run_bounded(tool.invoke(ctx, admitted.args), timeout_s=remaining_s, label=tool.name)
             return _Ended(text=render_value(value), code=find_failure(value), attempts=attempts)
-        except _TimedOut:
+        except TimedOut:
             return _timed_out(tool, timeout_s, attempts)
         except ToolFailed as error:
             again = error.retryable and tool.effect is Effect.READ and attempts <= len(BACKOFF_S)
@@ -319,50 +309,6 @@ async def _execute(ctx: RunContext, call: ToolCall, admitted: _Admitted) -> _End
         except Exception as error:  # noqa: BLE001  # the tool executor's place: a crash is a result
             return _explain(ctx, call, error, attempts=attempts, in_doubt=tool.effect is not Effect.READ)
         await ctx.clock.sleep(BACKOFF_S[attempts - 1])
-
-
-async def _bounded(tool: Tool, ctx: RunContext, args: BaseModel, timeout_s: float) -> object:
-    """Run the tool in a task of its own, so that one that will not stop can be left behind."""
-    task = asyncio.create_task(_invoke(tool, ctx, args), name=f"tool {tool.name}")
-    try:
-        done, _ = await asyncio.wait((task,), timeout=timeout_s)
-    except asyncio.CancelledError:
-        await _stop(task, tool)
-        raise
-    if not done:
-        await _stop(task, tool)
-        raise _TimedOut
-    if task.cancelled():
-        raise _Cancelled(f"{tool.name} cancelled its own work")
-    return task.result()
-
-
-async def _invoke(tool: Tool, ctx: RunContext, args: BaseModel) -> object:
-    try:
-        return await tool.invoke(ctx, args)
-    except SystemExit as error:  # would end the event loop, and with it every other run
-        raise RuntimeError("the tool tried to end the program") from error
-    except ExceptionGroup as group:  # a task group of the tool's wraps also a single ToolFailed
-        inner: Exception = group
-        while isinstance(inner, ExceptionGroup) and len(inner.exceptions) == 1:
-            inner = inner.exceptions[0]
-        raise inner from group
-
-
-async def _stop(task: asyncio.Task[object], tool: Tool) -> None:
-    """Cancel the task and give it a moment; one that does not end is abandoned and logged."""
-    _abandoned.add(task)
-    task.add_done_callback(_forget)
-    task.cancel()
-    await asyncio.wait((task,), timeout=STOP_GRACE_S)
-    if not task.done():
-        logger.warning("tool %s did not stop when it was cancelled and may still run; it was abandoned", tool.name)
-
-
-def _forget(task: asyncio.Task[object]) -> None:
-    _abandoned.discard(task)
-    if not task.cancelled():
-        task.exception()  # looked at, so that asyncio does not report it as lost
 
 
 # -- results ---------------------------------------------------------------------------------------
@@ -388,7 +334,7 @@ def _explain(ctx: RunContext, call: ToolCall, error: Exception, *, attempts: int
         case ModelRetry():
             code, message, fix, retryable = "invalid_arguments", str(error), "call the tool again, corrected", False
             in_doubt = False
-        case _Cancelled():
+        case CancelledItself():
             code, message, fix, retryable = "cancelled", str(error), "", False
         case _:
             logger.error(

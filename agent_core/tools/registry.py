@@ -14,6 +14,7 @@ from agent_core.context import RunContext
 from agent_core.errors import ConfigError
 from agent_core.llm.types import ToolExample, ToolSpec
 from agent_core.tools.base import Effect, Tool
+from agent_core.tools.bounded import run_in_thread
 from agent_core.tools.schema import (
     Arguments,
     build_arguments,
@@ -22,7 +23,6 @@ from agent_core.tools.schema import (
     describe_function,
     forbid_unknown,
 )
-from agent_core.tools.threads import run_in_thread
 
 F = TypeVar("F", bound=Callable[..., object])
 Invoke = Callable[[RunContext, BaseModel], Awaitable[object]]

@@ -1,4 +1,4 @@
-"""Run a blocking function beside the event loop, in a way that a hanging one harms nobody.
+"""Wait for foreign code no longer than allowed, whether it awaits or blocks; a hanging one harms nobody.
 
 ``asyncio.to_thread`` would not do: its pool has few threads (a handful of hung calls blocks every later one,
 name look-ups included), and the interpreter waits for them at exit.
@@ -11,9 +11,82 @@ import contextvars
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+
+from agent_core.errors import AgentError
 
 logger = logging.getLogger("agent_core.tools")
+
+STOP_GRACE_S = 0.2
+"""How long work that was cancelled may clean up before it is abandoned."""
+
+_abandoned: set[asyncio.Task[object]] = set()
+
+
+class TimedOut(AgentError):
+    """The work did not end within its time; it was cancelled."""
+
+
+class CancelledItself(AgentError):
+    """The work ended in a cancellation that nobody asked for."""
+
+
+async def run_bounded(work: Awaitable[object], *, timeout_s: float, label: str) -> object:
+    """Await ``work`` in a task of its own, so that it can be left behind when it will not stop.
+
+    When it is too late, or the caller is cancelled, the work is cancelled and gets ``STOP_GRACE_S`` to clean
+    up; if it still goes on, it is abandoned and logged.
+
+    Args:
+        work: awaited once.
+        timeout_s: seconds from now.
+        label: names the work in task lists and logs.
+
+    Raises:
+        TimedOut: it did not end in time.
+        CancelledItself: it was cancelled from within.
+        RuntimeError: it tried to end the process.
+        Exception: what the work raised; a group with one error in it is opened.
+    """
+    task = asyncio.create_task(_contain(work), name=f"tool {label}")
+    try:
+        done, _ = await asyncio.wait((task,), timeout=timeout_s)
+    except asyncio.CancelledError:
+        await _stop(task, label)
+        raise
+    if not done:
+        await _stop(task, label)
+        raise TimedOut(f"{label} did not end within {timeout_s:.3g} s")
+    if task.cancelled():
+        raise CancelledItself(f"{label} cancelled its own work")
+    return task.result()
+
+
+async def _contain(work: Awaitable[object]) -> object:
+    try:
+        return await work
+    except SystemExit as error:  # would end the event loop, and with it every other run
+        raise RuntimeError("the tool tried to end the program") from error
+    except ExceptionGroup as group:  # a task group inside the work wraps also a single ToolFailed
+        inner: Exception = group
+        while isinstance(inner, ExceptionGroup) and len(inner.exceptions) == 1:
+            inner = inner.exceptions[0]
+        raise inner from group
+
+
+async def _stop(task: asyncio.Task[object], label: str) -> None:
+    _abandoned.add(task)
+    task.add_done_callback(_forget)
+    task.cancel()
+    await asyncio.wait((task,), timeout=STOP_GRACE_S)
+    if not task.done():
+        logger.warning("%s did not stop when it was cancelled and may still run; it was abandoned", label)
+
+
+def _forget(task: asyncio.Task[object]) -> None:
+    _abandoned.discard(task)
+    if not task.cancelled():
+        task.exception()  # looked at, so that asyncio does not report it as lost
 
 
 class _Outcome:
