@@ -1,1 +1,38 @@
-"""Rows first: the Store protocol and its implementations."""
+"""Rows first: the Store protocol and its implementations.
+
+``open_store`` is the one place that knows which implementation serves which address.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bot.storage.base import Store
+
+_HINT = "use for example sqlite:///hermod.db (beside the working directory) or sqlite:////var/lib/hermod/hermod.db"
+
+
+def open_store(url: str) -> Store:
+    """Return the Store that ``[storage] url`` names, not connected yet (``await store.open()`` connects).
+
+    ``sqlite:///hermod.db`` is relative to the working directory, ``sqlite:////var/lib/hermod.db`` absolute.
+
+    Raises:
+        StoreError: the address is not one that Hermod can use. The address itself is not repeated beyond its
+            scheme, because it may hold a password.
+    """
+    from bot.storage.base import StoreError
+
+    scheme, _, rest = url.partition("://")
+    if scheme in ("postgresql", "postgres"):
+        raise StoreError("[storage] url: postgresql:// is not supported yet, use sqlite:///hermod.db")
+    if scheme != "sqlite" or not rest.startswith("/"):
+        raise StoreError(f"[storage] url: {scheme or url!r}: is not an address of a storage; {_HINT}")
+    path = rest[1:]
+    if not path or path == ":memory:" or path.endswith("/"):
+        raise StoreError(f"[storage] url: Hermod keeps its rows in a file; {_HINT}")
+
+    from bot.storage.sqlite import SqliteStore
+
+    return SqliteStore(path)
