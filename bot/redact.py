@@ -17,8 +17,6 @@ MARK = "[redacted]"
 MIN_LENGTH = 6
 """Shorter values are not searched for: they would blank ordinary words."""
 
-_MIN_BASE64 = 8
-
 # Needle, pattern. The needle is looked for first, because that is a hundred times faster. A pattern's group, if it
 # has one, is what is blanked. Each pattern is linear: its repeats are bounded or possessive, or cannot be entered
 # at more than one place. References: the vendors' pages on token formats; RFC 7468 for PEM; RFC 3986 for URLs.
@@ -33,7 +31,7 @@ _SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("gh", re.compile(r"gh[pousr]_[A-Za-z0-9]{16,}+")),
     ("github_pat_", re.compile(r"github_pat_[A-Za-z0-9_]{16,}+")),
     ("glpat-", re.compile(r"glpat-[A-Za-z0-9_-]{16,}+")),
-    ("eyJ", re.compile(r"eyJ[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]*+")),
+    ("eyJ", re.compile(r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]*+")),
     # A word after "Bearer" counts when it has a digit or is long, so that prose about bearers stays readable.
     (
         "earer",
@@ -140,11 +138,7 @@ def _build_base64(raw: bytes) -> Iterator[str]:
         whole = base64.b64encode(b"\0" * before + raw).decode("ascii")
         first = (before * 8 + 5) // 6  # before it, digits depend on what stands before the secret
         last = (before + len(raw)) * 8 // 6  # from it on, digits depend on what comes after
-        core = whole[first:last]
-        if len(core) >= _MIN_BASE64:
-            yield core
-            yield core.replace("+", "-").replace("/", "_")
-    alone = base64.b64encode(raw).decode("ascii")
-    if len(alone) >= _MIN_BASE64:
-        yield alone
-        yield alone.replace("+", "-").replace("/", "_")
+        yield whole[first:last]
+        yield whole[first:last].replace("+", "-").replace("/", "_")
+    yield base64.b64encode(raw).decode("ascii")
+    yield base64.urlsafe_b64encode(raw).decode("ascii")

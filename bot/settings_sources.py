@@ -175,8 +175,12 @@ def _read_environ(sources: Sources, environ: Mapping[str, str]) -> None:
     # Shorter paths and lower indexes first: a whole list before its entries, entry 2 before entry 10.
     found.sort(key=lambda item: [(len(part), part) for part in item[0]])
     for parts, variable in found:
+        # Tables are made on the way down, so an empty or refused variable works on a copy that is dropped.
+        trial = copy.deepcopy(sources.data)
         reader = _VariableReader(sources, variable, environ[variable])
-        reader.enter_section(SettingsTree, parts, sources.data, ())
+        reader.enter_section(SettingsTree, parts, trial, ())
+        if variable in sources.origins.values():
+            sources.data = trial
 
 
 @dataclass(slots=True)
