@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import copy
 import difflib
+import json
+import re
 import tomllib
 import types
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -22,6 +24,8 @@ from bot.settings_tree import Section, SettingsTree
 PREFIX = "HERMOD_"
 RESERVED = frozenset({"HERMOD_CONFIG", "HERMOD_MODEL", "HERMOD_REQUIRE_SERVICES"})
 """Variables that are not keys: the file's path, the model beside ``OPENAI_API_KEY``, and the tests' switch."""
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 KeyPath = tuple[str | int, ...]
 
@@ -114,10 +118,14 @@ def _holds(data: object, path: KeyPath) -> bool:
 
 
 def render_path(path: KeyPath) -> str:
-    """Write a path as in the documents: ``models[0].api_key``."""
+    """Write a path as in the documents: ``models[0].api_key``; a name that TOML quotes is quoted."""
     text = ""
     for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            name = part if _BARE_KEY.fullmatch(part) else json.dumps(part)
+            text += f".{name}" if text else name
     return text
 
 
