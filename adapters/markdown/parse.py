@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 
@@ -32,11 +33,13 @@ from adapters.markdown.tree import (
 MAX_NESTING = 40
 """Deeper structures are shown as plain text: the parser would silently drop what is inside them."""
 
+_LEFT_BOLD = re.compile(r"\*\*(?![\s*])([^*\n]*[^\s*])\*\*(?!\*)")
+
 
 @cache
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": MAX_NESTING + 2})
-    return parser.enable(["table", "strikethrough"])
+    return parser.enable(["table", "strikethrough"]).disable("text_join")  # escaped characters stay apart
 
 
 def tokenize(text: str) -> list[Token]:
@@ -132,11 +135,29 @@ def _inlines(tokens: Sequence[Token]) -> tuple[Inline, ...]:
         elif token.type == "image":
             out.append(Link(str(token.attrs.get("src", "")), _inlines(token.children or [])))
         elif token.content:
-            if out and isinstance(out[-1], Text):
-                out[-1] = Text(out[-1].text + token.content)
-            else:
-                out.append(Text(token.content))
+            for piece in _bold(token.content) if token.type == "text" else (Text(token.content),):
+                _append(out, piece)
     return tuple(stack[0][1])
+
+
+def _append(out: list[Inline], piece: Inline) -> None:
+    if isinstance(piece, Text) and out and isinstance(out[-1], Text):
+        out[-1] = Text(out[-1].text + piece.text)
+    else:
+        out.append(piece)
+
+
+def _bold(text: str) -> Iterator[Inline]:
+    """Text in which CommonMark left ``**`` as they are, since punctuation meets a letter (``**Note:**so``).
+
+    Models write that often, most of all in languages without blanks between words.
+    """
+    done = 0
+    for found in _LEFT_BOLD.finditer(text):
+        yield from (Text(part) for part in (text[done : found.start()],) if part)
+        yield Strong((Text(found[1]),))
+        done = found.end()
+    yield from (Text(part) for part in (text[done:],) if part)
 
 
 def _span(opening: Token | None, children: tuple[Inline, ...]) -> Inline:
