@@ -210,7 +210,11 @@ def _create_model(
     try:
         model: type[BaseModel] = create_model(
             f"{name}Arguments",
-            __config__=ConfigDict(extra="forbid", alias_generator=(lambda k: renamed.get(k, k)) if renamed else None),
+            __config__=ConfigDict(
+                extra="forbid",
+                protected_namespaces=(),
+                alias_generator=(lambda key: renamed.get(key, key)) if renamed else None,
+            ),
             __module__=getattr(function, "__module__", None) or __name__,
             **fields,  # type: ignore[call-overload]  # the stubs know only literal field names
         )
