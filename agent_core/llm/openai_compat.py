@@ -35,17 +35,26 @@ class OpenAICompatible:
         name: the configured name.
         model: the server's model name.
         api_key: sent as a bearer token; servers without keys take any text.
+        timeout_s: bounds every request, beside the run's deadline.
         base_url: such as ``http://127.0.0.1:11434/v1``; None is OpenAI's own.
         max_connections: requests under way at once; more wait for a connection.
     """
 
     def __init__(
-        self, *, name: str, model: str, api_key: str, base_url: str | None = None, max_connections: int = 1000
+        self,
+        *,
+        name: str,
+        model: str,
+        api_key: str,
+        base_url: str | None = None,
+        timeout_s: float = 60.0,
+        max_connections: int = 1000,
     ) -> None:
         self.name = name
         self.model = model
         self._api_key = api_key
         self._base_url = base_url
+        self._timeout_s = timeout_s
         self._max_connections = max_connections
         self._client: openai.AsyncOpenAI | None = None
 
@@ -69,9 +78,10 @@ class OpenAICompatible:
         """Ask and wait for the whole answer."""
         client = self._connect()
         body = build_request(self.model, request, stream=False)
+        timeout_s = min(self._timeout_s, request.timeout_s)
         with self._translated():
-            async with asyncio.timeout(request.timeout_s):
-                data = await client.post(PATH, cast_to=object, body=body, options={"timeout": request.timeout_s})
+            async with asyncio.timeout(timeout_s):
+                data = await client.post(PATH, cast_to=object, body=body, options={"timeout": timeout_s})
             return parse_response(data, provider=self.name, model=self.model)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextChunk | ModelResponse]:
@@ -82,14 +92,15 @@ class OpenAICompatible:
         body = build_request(self.model, request, stream=True)
         assembler = StreamAssembler(provider=self.name, model=self.model)
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + request.timeout_s
+        timeout_s = min(self._timeout_s, request.timeout_s)
+        deadline = loop.time() + timeout_s
         with self._translated():
             async with asyncio.timeout_at(deadline):
                 chunks = await client.post(
                     PATH,
                     cast_to=object,
                     body=body,
-                    options={"timeout": request.timeout_s},
+                    options={"timeout": timeout_s},
                     stream=True,
                     stream_cls=AsyncStream[object],
                 )
@@ -123,8 +134,12 @@ class OpenAICompatible:
 
         try:
             yield
-        except (TimeoutError, openai.APITimeoutError) as e:
+        except TimeoutError as e:
             raise ProviderTimeout("no answer in time", provider=self.name) from e
+        except openai.APITimeoutError as e:
+            if _was_timeout(e):
+                raise ProviderTimeout("no answer in time", provider=self.name) from e
+            raise ProviderUnavailable(f"not reachable ({_cause(e)})", provider=self.name) from e
         except openai.APIStatusError as e:
             raise self._status_error(e) from e
         except openai.APIConnectionError as e:
@@ -150,8 +165,21 @@ class OpenAICompatible:
         return " ".join(text.split())[:300]
 
 
+def _was_timeout(error: BaseException) -> bool:
+    """Look behind the SDK's word: its aiohttp transport reports every broken connection as a timeout."""
+    cause: BaseException | None = error.__cause__
+    while cause is not None:
+        if isinstance(cause, TimeoutError):
+            return True
+        cause = cause.__cause__
+    return False
+
+
 def _cause(error: BaseException) -> str:
-    return type(error.__cause__ or error).__name__
+    """Name the innermost error; the outer ones only say that something failed."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return type(error).__name__
 
 
 def _remedy(status: int) -> str:

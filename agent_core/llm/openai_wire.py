@@ -58,7 +58,7 @@ def build_message(message: ModelMessage) -> Json:
         ]
         return {"role": "assistant", "content": message.content or None, "tool_calls": calls}
     if message.speaker:
-        speaker = _NOT_IN_A_SPEAKER.sub(" ", message.speaker).strip() or "somebody"
+        speaker = " ".join(_NOT_IN_A_SPEAKER.sub(" ", message.speaker).split()) or "somebody"
         return {"role": message.role, "content": f"[{speaker}] {message.content}"}
     return {"role": message.role, "content": message.content}
 
