@@ -255,13 +255,14 @@ class AccessAuthorizer:
         return None if decision.allowed else Denial(reason=decision.reason)
 
     def _decide(self, ctx: RunContext, action: AccessAction) -> Decision:
-        decisions = [decide(self._policy, caller, action=action) for caller in _callers(ctx.deps)]
+        decisions = [decide(self._policy, caller, action=action) for caller in find_callers(ctx.deps)]
         if not decisions:
             return _refuse("I cannot tell who asked", "to look at the log")
         return next((decision for decision in decisions if not decision.allowed), ALLOWED)
 
 
-def _callers(deps: object) -> tuple[Caller, ...]:
+def find_callers(deps: object) -> tuple[Caller, ...]:
+    """Return everyone who asked, from a run's ``deps``; nobody when it does not say."""
     match deps:
         case AskedByMany():
             return deps.callers

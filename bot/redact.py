@@ -41,7 +41,8 @@ _SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
     ("uthorization", re.compile(r"[Aa]uthorization[\"']?[ \t]{0,8}[:=][ \t]{0,8}[\"']?Basic[ \t]{1,8}([\w+/=-]{4,}+)")),
     ("://", re.compile(r"://[^\s:/?#@\"'<>]{0,128}+:([^\s/\"'<>]{1,256})@")),
-    ("password=", re.compile(r"password=('[^'\n]{1,256}+'|\"[^\"\n]{1,256}+\"|[^\s&;,\"')\]}]{1,256}+)")),
+    # The value stops at a double quote or backslash, so that JSON around it stays JSON.
+    ("password=", re.compile(r"password=('[^'\"\\\n]{1,256}+'|\\\"[^\"\n]{1,256}?\\\"|[^\s&;,\"'\\)\]}]{1,256}+)")),
     (
         "PRIVATE KEY-----",
         re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----(?:[^-]|-(?!----))*+(?:-----END [A-Z0-9 ]{0,40}-----)?"),

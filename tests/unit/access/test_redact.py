@@ -76,6 +76,7 @@ def test_a_known_value_inside_basic_credentials_is_found_at_every_offset(user: s
         ("mysql://u:p%40x@h and postgres://v:q@i", "mysql://u:[redacted]@h and postgres://v:[redacted]@i"),
         ("host=h password=x1 user=u", "host=h password=[redacted] user=u"),
         ("password='two words' x", "password=[redacted] x"),
+        (r'"dsn": "password=\"two words\" x"', '"dsn": "password=[redacted] x"'),
         ("https://hooks.slack.com/services/T0/B0/abcdef", "https://hooks.slack.com/services/[redacted]"),
         ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0aaa.sig-x", "[redacted]"),
         ("-----BEGIN RSA PRIVATE KEY-----\nMIIB\nAB==\n-----END RSA PRIVATE KEY-----\nnext", "[redacted]\nnext"),
