@@ -24,11 +24,12 @@ def open_store(url: str) -> Store:
     """
     from bot.storage.base import StoreError
 
-    scheme, _, rest = url.partition("://")
+    scheme, found, rest = url.partition("://")
     if scheme in ("postgresql", "postgres"):
         raise StoreError("[storage] url: postgresql:// is not supported yet, use sqlite:///hermod.db")
     if scheme != "sqlite" or not rest.startswith("/"):
-        raise StoreError(f"[storage] url: {scheme or url!r}: is not an address of a storage; {_HINT}")
+        named = f"{scheme}:// is" if found else "this is"
+        raise StoreError(f"[storage] url: {named} not an address of a storage; {_HINT}")
     path = rest[1:]
     if not path or path == ":memory:" or path.endswith("/"):
         raise StoreError(f"[storage] url: Hermod keeps its rows in a file; {_HINT}")

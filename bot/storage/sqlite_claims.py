@@ -103,6 +103,8 @@ def find_waiting(tx: Tx, prefixes: Sequence[str], now: int) -> str | None:
 
     Two look-ups, each along its own small index, so that idle threads cost nothing.
     """
+    if not prefixes:
+        return None
     condition, bounds = build_prefix_filter("thread_key", prefixes)
     opened = tx.one(
         "SELECT thread_key, open_since AS since, id FROM thread INDEXED BY thread_open"
@@ -186,6 +188,8 @@ def free_owner(tx: Tx, owner: str) -> None:
 
 def find_next_wake(tx: Tx, prefixes: Sequence[str], now: int) -> datetime | None:
     """Return the earliest instant after ``now`` at which a lease ends or a thread's first post falls due."""
+    if not prefixes:
+        return None
     condition, bounds = build_prefix_filter("thread_key", prefixes)
     lease = tx.one(
         "SELECT lease_until AS at FROM thread INDEXED BY thread_lease"

@@ -170,7 +170,12 @@ async def _connect(connector: Callable[[], sqlite3.Connection]) -> aiosqlite.Con
     # Else a program that forgets close() never exits. Up to aiosqlite 0.21 the connection is the thread itself.
     thread = cast(threading.Thread, getattr(connection, "_thread", connection))
     thread.daemon = True
-    return await connection
+    try:
+        return await connection
+    except StoreError:
+        # aiosqlite told its thread to end but does not wait for it; a loop that closes first makes it print a trace.
+        await asyncio.to_thread(thread.join, BUSY_TIMEOUT_S)
+        raise
 
 
 async def _hop(connection: aiosqlite.Connection, work: Callable[[sqlite3.Connection], T]) -> T:

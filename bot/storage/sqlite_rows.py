@@ -44,10 +44,9 @@ def parse_micros(micros: int) -> datetime:
 def build_prefix_filter(column: str, prefixes: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     """Return a condition that holds where ``column`` starts with one of ``prefixes``, and its values.
 
-    The unary plus keeps SQLite from answering it with the column's own index, which would cost sorting.
+    There must be at least one prefix; an empty one holds for every row. The unary plus keeps SQLite from
+    answering it with the column's own index, which would cost sorting.
     """
-    if not prefixes:
-        return "0", ()
     terms = " OR ".join(f"(+{column} >= ? AND +{column} < ?)" for _ in prefixes)
     return f"({terms})", tuple(bound for prefix in prefixes for bound in (prefix, prefix + LAST_CHARACTER))
 

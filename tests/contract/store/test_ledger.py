@@ -1,0 +1,127 @@
+"""Usage, the audit chain, snapshots and gauges."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta, timezone
+
+import pytest
+
+from bot.storage.base import Snapshot, Store
+from tests.contract.store.backends import Backend
+from tests.contract.store.makers import A, at, begin, claim, new_post, new_usage, outcome, put
+
+
+async def test_usage_is_told_from_an_instant_on_oldest_first(store: Store) -> None:
+    await put(store, "e1")
+    claimed = await claim(store)
+    await begin(store, claimed, "r1")
+    rows = (
+        new_usage("r1", used_at=at(5), cost_usd=None),
+        new_usage("r1", used_at=at(1), cost_usd=0.0),
+        new_usage("r1/worker", used_at=at(3)),
+    )
+    await store.finish_run(claimed, "r1", outcome(usage=rows))
+    assert await store.load_usage(since=at(3)) == (rows[2], rows[0])
+    assert await store.load_usage(since=at(0)) == (rows[1], rows[2], rows[0])
+    assert await store.load_usage(since=at(6)) == ()
+
+
+async def _audit(store: Store, detail: str) -> None:
+    await store.add_audit(at=at(0), actor="U1", action="tool", thread_key=A, run_id="r1", detail=detail)
+
+
+async def test_an_empty_chain_is_whole(store: Store) -> None:
+    assert await store.verify_audit() == (0, None)
+
+
+async def test_each_audit_line_carries_the_hash_of_the_one_before(store: Store) -> None:
+    first = await store.add_audit(at=at(0), actor="U1", action="tool", thread_key=A, run_id="r1", detail="{}")
+    berlin = at(1).astimezone(timezone(timedelta(hours=1)))
+    second = await store.add_audit(at=berlin, actor="U\ud800", action="", thread_key="", run_id="", detail="數")
+    assert (first.seq, second.seq) == (1, 2)
+    assert second.prev_hash == first.hash
+    assert second.at == at(1)
+    assert len(second.hash) == 64
+    assert await store.verify_audit() == (2, None)
+
+
+async def test_lines_written_at_once_by_two_stores_make_one_chain(store: Store, other: Store) -> None:
+    await asyncio.gather(*(_audit(s, f"{n}") for n in range(20) for s in (store, other)))
+    assert await store.verify_audit() == (40, None)
+
+
+@pytest.mark.parametrize(
+    ("sql", "lines", "misfit"),
+    [
+        ("UPDATE audit SET detail = 'nothing happened' WHERE seq = 3", 5, 3),
+        ("UPDATE audit SET at = at + 1 WHERE seq = 2", 5, 2),
+        ("UPDATE audit SET at = 9000000000000000000 WHERE seq = 2", 5, 2),
+        ("UPDATE audit SET actor = 'U2' WHERE seq = 1", 5, 1),
+        ("UPDATE audit SET hash = 'ff' WHERE seq = 5", 5, 5),
+        ("UPDATE audit SET prev_hash = 'ff' WHERE seq = 4", 5, 4),
+        ("DELETE FROM audit WHERE seq = 1", 4, 2),
+        ("DELETE FROM audit WHERE seq = 3", 4, 4),
+        ("INSERT INTO audit SELECT 0, at, actor, action, thread_key, run_id, detail, prev_hash, hash FROM audit"
+         " WHERE seq = 1", 6, 0),
+    ],
+)  # fmt: skip
+async def test_a_tampered_line_is_found(
+    store: Store, backend: Backend, url: str, sql: str, lines: int, misfit: int
+) -> None:
+    for n in range(5):
+        await _audit(store, f"line {n}")
+    backend.run_sql(url, sql)
+    assert await store.verify_audit() == (lines, misfit)
+
+
+async def test_a_tampered_line_is_found_in_a_chain_of_many_pages(store: Store, backend: Backend, url: str) -> None:
+    await asyncio.gather(*(_audit(store, f"line {n}") for n in range(2100)))
+    assert await store.verify_audit() == (2100, None)
+    backend.run_sql(url, "UPDATE audit SET detail = 'x' WHERE seq IN (1001, 2050)")
+    assert await store.verify_audit() == (2100, 1001)
+
+
+def _snapshot(seconds: float, target: str = "shop") -> Snapshot:
+    return Snapshot(target=target, taken_at=at(seconds), payload=f"at {seconds}")
+
+
+async def test_the_nearest_snapshot_on_each_side_is_found(store: Store) -> None:
+    for seconds in (30, 10, 20):
+        await store.save_snapshot(_snapshot(seconds), keep_s=1000)
+    await store.save_snapshot(_snapshot(15, "other"), keep_s=1000)
+    assert await store.find_snapshot("shop", at=at(20), side="before") == _snapshot(20)
+    assert await store.find_snapshot("shop", at=at(20), side="after") == _snapshot(30)
+    assert await store.find_snapshot("shop", at=at(19.999999), side="before") == _snapshot(10)
+    assert await store.find_snapshot("shop", at=at(9), side="before") is None
+    assert await store.find_snapshot("shop", at=at(30), side="after") is None
+    assert await store.find_snapshot("none", at=at(30), side="before") is None
+
+
+async def test_of_two_snapshots_at_one_instant_the_later_one_counts_as_newest(store: Store) -> None:
+    await store.save_snapshot(_snapshot(10), keep_s=1000)
+    await store.save_snapshot(replace(_snapshot(10), payload="second"), keep_s=1000)
+    found = await store.find_snapshot("shop", at=at(10), side="before")
+    assert found is not None
+    assert found.payload == "second"
+
+
+async def test_old_snapshots_of_the_same_target_are_dropped(store: Store) -> None:
+    await store.save_snapshot(_snapshot(0), keep_s=60)
+    await store.save_snapshot(_snapshot(0, "other"), keep_s=60)
+    await store.save_snapshot(_snapshot(60), keep_s=60)
+    assert await store.find_snapshot("shop", at=at(1), side="before") == _snapshot(0)
+    await store.save_snapshot(_snapshot(60.000001), keep_s=60)
+    assert await store.find_snapshot("shop", at=at(1), side="before") is None
+    assert await store.find_snapshot("other", at=at(1), side="before") is not None
+
+
+async def test_gauges_count_what_waits(store: Store) -> None:
+    await put(store, "e1", "e2")
+    await put(store, "d1", thread="discord:G/1/2")
+    claimed = await claim(store)
+    await begin(store, claimed, "r1")
+    await store.add_outbox(new_post("k1"))
+    counts = await store.count_rows()
+    assert (counts.inbox_open, counts.runs_active, counts.outbox_pending, counts.threads) == (1, 1, 1, 2)

@@ -1,0 +1,121 @@
+"""A verb never blocks the event loop, and survives being cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+import pytest
+
+from agent_core.context import StepState
+from bot.storage import open_store
+from bot.storage.base import OutboxState, Snapshot, Store, StoreError
+from tests.contract.store.makers import (
+    ALL,
+    LEASE_S,
+    A,
+    at,
+    begin,
+    claim,
+    new_entry,
+    new_item,
+    new_post,
+    new_run,
+    new_usage,
+    outcome,
+    put,
+)
+
+
+async def _every_verb(store: Store) -> None:
+    await store.ping()
+    await store.accept(new_item("e1", payload="x" * 1_000_000), queue_limit=9, refusal=new_post("no"))
+    await store.knows_thread(A)
+    claimed = await claim(store)
+    await store.renew_claim(claimed, lease_s=LEASE_S, now=at(1))
+    await store.begin_run(claimed, new_run("r1"), [i.id for i in claimed.items])
+    await store.set_run_state(claimed, "r1", "thinking")
+    await store.begin_step(claimed, "r1", new_entry("s1"), at(1))
+    await store.finish_step(claimed, "r1", "s1", StepState.DONE, "y" * 1_000_000, at(1))
+    posts = tuple(new_post(f"k{n}") for n in range(50))
+    await store.finish_run(claimed, "r1", outcome(*map(str, range(200)), posts=posts, usage=(new_usage("r1"),)))
+    await store.load_run("r1")
+    await store.list_runs()
+    await store.load_messages(A)
+    await store.list_sessions()
+    await store.add_outbox(new_post("notice"))
+    (first, *_) = await store.load_outbox(A)
+    await store.begin_send(claimed, first.id)
+    await store.finish_send(claimed, first.id, OutboxState.DELIVERED, remote_id="1", reason="", next_at=at(1))
+    await store.load_usage(since=at(0))
+    for _ in range(50):
+        await store.add_audit(at=at(0), actor="U", action="a", thread_key=A, run_id="r1", detail="d" * 1000)
+    await store.verify_audit()
+    await store.save_snapshot(Snapshot(target="t", taken_at=at(0), payload="z" * 1_000_000), keep_s=9)
+    await store.find_snapshot("t", at=at(0), side="before")
+    await store.count_rows()
+    await store.next_wake(prefixes=ALL, now=at(0))
+    await store.list_owners()
+    await store.release_claim(claimed)
+    await store.free_owner("p1")
+
+
+async def test_no_verb_is_a_slow_callback(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_debug(True)
+    loop.slow_callback_duration = 0.1
+    store = open_store(url)
+    await store.open()
+    try:
+        await _every_verb(store)
+    finally:
+        await store.close()
+        loop.set_debug(False)
+    slow = [r.getMessage() for r in caplog.records if r.name == "asyncio" and "took" in r.getMessage()]
+    assert slow == []
+
+
+async def test_a_cancelled_caller_takes_nobody_else_down(store: Store) -> None:
+    calls: list[Awaitable[object]] = [store.accept(new_item(f"e{n}"), queue_limit=99) for n in range(20)]
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    await asyncio.sleep(0)
+    for task in tasks[::3]:
+        task.cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    stored = [i.event_key for i in (await claim(store)).items]
+    for n, result in enumerate(results):
+        if n % 3:
+            assert not isinstance(result, BaseException)
+            assert f"e{n}" in stored
+    await put(store, "after")
+
+
+async def test_closing_finishes_what_was_handed_in(url: str) -> None:
+    store = open_store(url)
+    await store.open()
+    tasks = [asyncio.create_task(store.accept(new_item(f"e{n}"), queue_limit=999)) for n in range(200)]
+    await asyncio.sleep(0)
+    await store.close()
+    await store.close()
+    assert {(await task).outcome for task in tasks} == {"new"}
+    await store.open()
+    try:
+        assert len((await claim(store)).items) == 200
+    finally:
+        await store.close()
+
+
+async def test_a_store_that_is_not_open_says_so(url: str) -> None:
+    store = open_store(url)
+    for use in (store.ping(), store.accept(new_item("e1"), queue_limit=1), store.count_rows()):
+        with pytest.raises(StoreError, match="not open"):
+            await use
+    await store.close()
+
+
+async def test_a_run_begun_twice_at_once_begins_once(store: Store, other: Store) -> None:
+    await put(store, "e1")
+    claimed = await claim(store)
+    results = await asyncio.gather(begin(store, claimed, "r1"), begin(other, claimed, "r2"), return_exceptions=True)
+    assert sorted(isinstance(r, StoreError) for r in results) == [False, True]
+    assert len(await store.list_runs()) == 1

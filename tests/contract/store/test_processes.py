@@ -1,0 +1,184 @@
+"""Several processes on one database, and processes that die."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import random
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections import defaultdict
+from pathlib import Path
+
+from agent_core.context import StepState
+from bot.storage import open_store
+from bot.storage.base import Store
+from tests.contract.store.backends import Backend
+from tests.contract.store.makers import A, at, claim, new_entry, new_item, outcome, put
+
+ROOT = Path(__file__).parents[3]
+THREADS = [f"slack:T1/C1/{n}" for n in range(50)]
+MESSAGES = 20
+PATIENCE_S = 60
+
+
+async def _start(*arguments: str) -> Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.contract.store.worker", *arguments, stdin=PIPE, stdout=PIPE, cwd=ROOT
+    )
+
+
+async def _kill(process: Process) -> None:
+    if process.returncode is None:
+        process.kill()
+    await process.communicate()
+
+
+async def _enqueue_all(store: Store, threads: list[str], messages: int) -> None:
+    """Eight lanes, each with its own threads, so that order inside a thread is the order of acceptance."""
+
+    async def lane(mine: list[str]) -> None:
+        for n in range(1, messages + 1):
+            for thread in mine:
+                accepted = await store.accept(new_item(f"{thread}/{n}", thread), queue_limit=10**9)
+                assert accepted.seq == n
+
+    async with asyncio.TaskGroup() as group:
+        for n in range(8):
+            group.create_task(lane(threads[n::8]))
+
+
+async def test_two_workers_under_load_lose_double_reorder_and_overlap_nothing(
+    store: Store, url: str, tmp_path: Path
+) -> None:
+    stop = tmp_path / "stop"
+    workers = [await _start(url, f"w{n}", "until", str(stop)) for n in range(2)]
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.TaskGroup() as group:
+                reads = [group.create_task(w.communicate()) for w in workers]
+                await _enqueue_all(store, THREADS, MESSAGES)
+                stop.touch()
+            printed = [read.result()[0] for read in reads]
+    finally:
+        for worker in workers:
+            await _kill(worker)
+    assert [w.returncode for w in workers] == [0, 0]
+    assert all(printed), "one of the workers never got a thread"
+    turns = defaultdict(list)
+    for line in b"".join(printed).splitlines():
+        turn = json.loads(line)
+        turns[turn["thread"]].append(turn)
+    assert sorted(turns) == sorted(THREADS)
+    for thread, of_thread in turns.items():
+        of_thread.sort(key=lambda turn: turn["begun"])
+        assert [seq for turn in of_thread for seq in turn["seqs"]] == list(range(1, MESSAGES + 1))
+        for earlier, later in itertools.pairwise(of_thread):
+            assert earlier["ended"] <= later["begun"], f"two runs at once in {thread}"
+        history = await store.load_messages(thread)
+        assert [m.body for m in history] == [f"{thread}/{n}" for n in range(1, MESSAGES + 1)]
+    counts = await store.count_rows()
+    assert (counts.inbox_open, counts.runs_active) == (0, 0)
+
+
+async def test_a_run_of_a_killed_process_goes_on_from_its_last_finished_step(store: Store, url: str) -> None:
+    await put(store, "e1", "e2", received_at=at(0))
+    process = await _start(url, "dead", "halt")
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            assert process.stdout is not None
+            assert await process.stdout.readline() == b"halted\n"
+    finally:
+        await _kill(process)
+    assert await store.list_owners() == ("dead",)
+    await store.free_owner("dead")
+    heir = await claim(store, "heir")
+    assert heir.run is not None
+    assert (heir.run.run_id, heir.run.attempt) == ("r1", 2)
+    assert [i.event_key for i in heir.items] == ["e1", "e2"]
+    first = await store.begin_step(heir, "r1", new_entry("s1"), at(1))
+    second = await store.begin_step(heir, "r1", new_entry("s2"), at(1))
+    assert first is not None
+    assert (first.state, first.result) == (StepState.DONE, "one")
+    assert second is not None
+    assert second.state is StepState.INTENT
+    await store.finish_step(heir, "r1", "s2", StepState.UNKNOWN, "", at(1))
+    await store.finish_run(heir, "r1", outcome("e1", "e2"))
+    assert [m.body for m in await store.load_messages(A)] == ["e1", "e2"]
+
+
+async def test_workers_killed_at_random_moments_leave_every_message_answered_once_and_in_order(
+    store: Store, url: str, tmp_path: Path
+) -> None:
+    threads, messages, chance = THREADS[:20], 20, random.Random(7)
+    stop = tmp_path / "stop"
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
+        group.create_task(_enqueue_all(store, threads, messages))
+        for n in range(5):
+            worker = await _start(url, f"w{n}", "until", str(stop))
+            try:
+                assert worker.stdout is not None
+                for _ in range(chance.randrange(1, 20)):
+                    assert await worker.stdout.readline()
+            finally:
+                await _kill(worker)
+            await store.free_owner(f"w{n}")
+    stop.touch()
+    last = await _start(url, "last", "until", str(stop))
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            await last.communicate()
+    finally:
+        await _kill(last)
+    for thread in threads:
+        history = await store.load_messages(thread)
+        assert [m.body for m in history] == [f"{thread}/{n}" for n in range(1, messages + 1)]
+    assert (await store.count_rows()).inbox_open == 0
+
+
+async def test_what_was_accepted_before_a_kill_is_there_after_it(url: str) -> None:
+    process = await _start(url, "accept")
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            assert process.stdout is not None
+            for _ in range(100):
+                last = int(await process.stdout.readline())
+    finally:
+        process.kill()
+        rest = (await process.communicate())[0]
+    last = int(rest.splitlines()[-1]) if rest else last
+    store = open_store(url)
+    await store.open()
+    try:
+        kept = (await claim(store)).items
+    finally:
+        await store.close()
+    assert [i.event_key for i in kept][:last] == [f"e{n}" for n in range(1, last + 1)]
+    assert len(kept) in (last, last + 1)
+
+
+async def test_eight_processes_may_open_a_fresh_database_at_the_same_moment(backend: Backend, tmp_path: Path) -> None:
+    urls = []
+    for n in range(6):
+        (tmp_path / str(n)).mkdir()
+        urls.append(backend.build_url(tmp_path / str(n)))
+    processes = [await _start("open", *urls) for _ in range(8)]
+
+    async def hear(process: Process) -> bytes:
+        assert process.stdout is not None
+        return await process.stdout.readline()
+
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            for _ in urls:
+                assert [await hear(process) for process in processes] == list(itertools.repeat(b"ready\n", 8))
+                for process in processes:
+                    assert process.stdin is not None
+                    process.stdin.write(b"go\n")
+            endings = [await process.communicate() for process in processes]
+    finally:
+        for process in processes:
+            await _kill(process)
+    assert [said for said, _ in endings] == list(itertools.repeat(b"done\n", 8))
+    assert [process.returncode for process in processes] == list(itertools.repeat(0, 8))

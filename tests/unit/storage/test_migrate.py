@@ -1,0 +1,112 @@
+"""The schema is brought up to date, and what is not ours is left alone."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from bot.storage.base import StoreError
+from bot.storage.migrate import load_migrations, migrate, split_statements
+
+NEWEST = load_migrations()[-1][0]
+TABLES = {
+    "approval", "audit", "inbox", "message", "outbox", "run", "schedule", "schedule_run", "schema_version", "snapshot",
+    "step", "thread", "usage",
+}  # fmt: skip
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "h.db"
+
+
+@pytest.fixture
+def connection(path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(path, isolation_level=None)) as opened:
+        yield opened
+
+
+def _tables(connection: sqlite3.Connection) -> set[str]:
+    rows = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+    return {row[0] for row in rows}
+
+
+def test_a_fresh_file_gets_every_table(connection: sqlite3.Connection, path: Path) -> None:
+    assert migrate(connection, path, patience_s=1) == NEWEST
+    assert _tables(connection) == TABLES
+
+
+def test_migrating_again_changes_nothing(connection: sqlite3.Connection, path: Path) -> None:
+    migrate(connection, path, patience_s=1)
+    before = connection.execute("SELECT * FROM schema_version").fetchall()
+    assert migrate(connection, path, patience_s=1) == NEWEST
+    assert connection.execute("SELECT * FROM schema_version").fetchall() == before
+
+
+def test_a_database_of_a_newer_hermod_is_refused_and_left_as_it_is(connection: sqlite3.Connection, path: Path) -> None:
+    migrate(connection, path, patience_s=1)
+    connection.execute("INSERT INTO schema_version VALUES (?, 0)", (NEWEST + 3,))
+    with pytest.raises(StoreError, match=rf"newer Hermod \(schema {NEWEST + 3}, this one knows {NEWEST}\)"):
+        migrate(connection, path, patience_s=1)
+    assert not connection.in_transaction
+
+
+def test_a_database_of_another_program_is_refused_and_left_as_it_is(connection: sqlite3.Connection, path: Path) -> None:
+    connection.execute("CREATE TABLE invoices (id)")
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="another program"):
+        migrate(connection, path, patience_s=1)
+    assert path.read_bytes() == before
+
+
+def test_waiting_for_another_process_ends(connection: sqlite3.Connection, path: Path) -> None:
+    connection.execute("PRAGMA busy_timeout = 0")
+    with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+        holder.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            migrate(connection, path, patience_s=0.1)
+    migrate(connection, path, patience_s=1)
+
+
+def test_migrations_are_numbered_from_one_without_a_gap() -> None:
+    assert [number for number, _ in load_migrations()] == list(range(1, NEWEST + 1))
+
+
+def test_the_database_itself_refuses_a_second_unfinished_run(connection: sqlite3.Connection, path: Path) -> None:
+    migrate(connection, path, patience_s=1)
+    connection.execute("INSERT INTO thread (thread_key, last_at) VALUES ('t', 0)")
+    add = (
+        "INSERT INTO run (run_id, thread_key, agent, state, attempt, started_at, ended_at, error, record)"
+        " VALUES (?, 't', 'a', ?, 1, 0, ?, '', '')"
+    )
+    connection.execute(add, ("r1", "finished", 1))
+    connection.execute(add, ("r2", "thinking", None))
+    with pytest.raises(sqlite3.IntegrityError, match=r"run\.thread_key"):
+        connection.execute(add, ("r3", "init", None))
+
+
+@pytest.mark.parametrize(
+    ("sql", "statements"),
+    [
+        ("", ()),
+        ("-- only a comment\n", ()),
+        ("SELECT 1;\nSELECT 2;\n", ("SELECT 1;", "SELECT 2;")),
+        ("SELECT ';\n';\n", ("SELECT ';\n';",)),
+        ("-- a; b;\nSELECT 1;\n", ("-- a; b;\nSELECT 1;",)),
+        (
+            "CREATE TRIGGER x AFTER INSERT ON t BEGIN\n  SELECT 1;\n  SELECT 2;\nEND;\n",
+            ("CREATE TRIGGER x AFTER INSERT ON t BEGIN\n  SELECT 1;\n  SELECT 2;\nEND;",),
+        ),
+    ],
+)
+def test_statements_are_split_where_they_end(sql: str, statements: tuple[str, ...]) -> None:
+    assert split_statements(sql) == statements
+
+
+def test_a_statement_without_an_end_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="no end"):
+        split_statements("SELECT 1;\nSELECT 2\n")
