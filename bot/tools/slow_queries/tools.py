@@ -1,0 +1,164 @@
+"""The tools of this folder, as a model sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import BaseModel, Field, create_model
+from pydantic.config import JsonDict
+
+from agent_core.context import Clock
+from agent_core.llm.types import ToolExample
+from agent_core.tools.registry import ToolRegistry
+from bot.tools.slow_queries.answer import SlowQueries
+from bot.tools.slow_queries.explain import QueryPlan, explain_statement
+from bot.tools.slow_queries.history import SnapshotStore
+from bot.tools.slow_queries.slow_queries import OrderBy, read_slow_queries
+from bot.tools.slow_queries.statement_check import LONGEST_SQL
+from bot.tools.slow_queries.time_range import FORMS
+from bot.tools.targets import Targets
+
+_TARGET = "Name of the database to look at. Leave it out when only one is configured."
+
+SLOW_QUERIES_DESCRIPTION = """\
+List the slowest SQL statements of a live Postgres database in a time range, from its own statistics. Use it for
+"what is slow", "why is the database slow", "which queries took long", "慢查询", and before explaining a query.
+
+The answer says what it rests on. Read it before you conclude: `duration` (seconds) is the mean of a statement
+shape in the window, or, with duration_kind "single", one execution that still runs. `window` is the range that the
+numbers are of, `coverage.complete` false means that it is not exactly the asked one (`coverage.reasons` say why):
+tell the person. `may_have_exceeded` lists shapes whose mean is below the threshold but single executions may not be.
+`sql` has $1, $2 in place of values and can be passed to explain_query as it is.
+
+Example: {"time_range": "last_30min", "threshold": 1.0}"""
+
+EXPLAIN_DESCRIPTION = """\
+Show how a live Postgres database would run one SQL statement: its plan, and what stands out in it (a scan of a
+whole table and the columns it filters on, large sorts, loops). The statement is planned, never run, so it is safe
+for slow statements and for writes. Use it to find out why a statement is slow or which index is missing ("explain",
+"query plan", "执行计划"). Statements from get_slow_queries can be passed as they are, with $1 in place of values.
+
+All numbers are the planner's estimates: costs have no unit of time.
+
+Example: {"sql": "select * from orders where customer_id = $1"}"""
+
+
+class SlowQueryArguments(BaseModel):
+    """Arguments of ``get_slow_queries``."""
+
+    time_range: Annotated[
+        str, Field(max_length=200, description=f"One of: {FORMS}", json_schema_extra={"format": "time-range"})
+    ] = "last_30min"
+    threshold: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=86_400,
+            allow_inf_nan=False,
+            description="Least duration in seconds.",
+            json_schema_extra={"format": "duration-s"},
+        ),
+    ] = 1.0
+    target: Annotated[str | None, Field(description=_TARGET)] = None
+    order_by: Annotated[OrderBy, Field(description="total: time of all executions together.")] = "total"
+    limit: Annotated[int, Field(ge=1, le=100, description="Most rows to return.")] = 20
+    include_system: Annotated[
+        bool, Field(description="Also list other databases of the server and Hermod's own statements.")
+    ] = False
+
+
+class ExplainArguments(BaseModel):
+    """Arguments of ``explain_query``."""
+
+    sql: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=LONGEST_SQL,
+            description="One statement; $1, $2 where values are not known.",
+            json_schema_extra={"format": "sql"},
+        ),
+    ]
+    target: Annotated[str | None, Field(description=_TARGET)] = None
+
+
+def register_slow_query_tools(registry: ToolRegistry, targets: Targets, store: SnapshotStore, clock: Clock) -> None:
+    """Register ``get_slow_queries`` and ``explain_query``.
+
+    Args:
+        registry: where they go.
+        targets: what they may look at; the names become an enum in the schema, other names an error that lists them.
+        store: keeps the readings of the counters (``bot.storage.base.Store``).
+        clock: the time that ranges are relative to.
+
+    Raises:
+        ConfigError: the names are taken.
+    """
+
+    async def get_slow_queries(arguments: SlowQueryArguments) -> SlowQueries:
+        return await read_slow_queries(
+            targets,
+            store,
+            clock,
+            time_range=arguments.time_range,
+            threshold_s=arguments.threshold,
+            target=arguments.target,
+            order_by=arguments.order_by,
+            limit=arguments.limit,
+            include_system=arguments.include_system,
+        )
+
+    async def explain_query(arguments: ExplainArguments) -> QueryPlan:
+        return await explain_statement(targets, clock, sql=arguments.sql, target=arguments.target)
+
+    names = sorted(targets)
+    registry.register(
+        get_slow_queries,
+        description=SLOW_QUERIES_DESCRIPTION,
+        arguments=_with_names(SlowQueryArguments, names),
+        examples=_slow_query_examples(names),
+    )
+    registry.register(
+        explain_query,
+        description=EXPLAIN_DESCRIPTION,
+        arguments=_with_names(ExplainArguments, names),
+        examples=_explain_examples(),
+    )
+
+
+def _with_names(model: type[BaseModel], names: Sequence[str]) -> type[BaseModel]:
+    """Put the configured names into the schema; any other string still passes, to get our own error."""
+    if not names:
+        return model
+    extra: JsonDict = {"enum": list(names)}
+    field = Field(default=None, description=_TARGET, json_schema_extra=extra)
+    return create_model(model.__name__, __base__=model, __doc__=model.__doc__, target=(str | None, field))
+
+
+def _slow_query_examples(names: Sequence[str]) -> tuple[ToolExample, ...]:
+    first = names[0] if names else "shop"
+    return (
+        ToolExample(question="which queries were slow in the last 30 minutes?", arguments={"time_range": "last_30min"}),
+        ToolExample(
+            question=f"show statements on {first} slower than 500 ms since yesterday",
+            arguments={"time_range": "yesterday", "threshold": 0.5, "target": first},
+        ),
+        ToolExample(
+            question="top 5 queries by number of calls in the past 2 hours, whatever their duration",
+            arguments={"time_range": "last_2h", "threshold": 0, "order_by": "calls", "limit": 5},
+        ),
+        ToolExample(question="最近30分钟有哪些慢查询？", arguments={"time_range": "last_30min"}),
+        ToolExample(question="今天执行时间超过2秒的SQL有哪些？", arguments={"time_range": "today", "threshold": 2.0}),
+    )
+
+
+def _explain_examples() -> tuple[ToolExample, ...]:
+    scan = "select * from orders where customer_id = $1"
+    join = "select c.name, sum(o.total) from customers c join orders o on o.customer_id = c.id group by c.name"
+    return (
+        ToolExample(question=f"explain {scan}", arguments={"sql": scan}),
+        ToolExample(question=f"why is this query slow: {join}", arguments={"sql": join}),
+        ToolExample(question=f"which index does it need? {scan}", arguments={"sql": scan}),
+        ToolExample(question=f"查看执行计划：{scan}", arguments={"sql": scan}),
+    )
