@@ -63,11 +63,17 @@ class ModelSettings(Section):
     api_key: SecretStr | None = Field(default=None, description="Key of the endpoint; may be left out for a local one.")
     api_key_env: str | None = Field(default=None, description=_env_of("api_key"))
     api_key_file: str | None = Field(default=None, description=_file_of("api_key"))
-    weight: float = Field(default=1.0, gt=0, le=1_000_000, description="Share of first attempts within one priority.")
+    weight: float = Field(
+        default=1.0, gt=0, le=1_000_000, description="Within one priority, the heavier model is asked first."
+    )
     priority: int = Field(default=0, ge=0, le=1000, description="Lower numbers are asked first.")
     timeout_s: Seconds = Field(default=60.0, description="Bound of one request, streaming included, in seconds.")
-    temperature: float | None = Field(default=0.7, ge=0, le=2, description="Randomness of the answers.")
-    max_tokens: Count | None = Field(default=4096, description="Bound of one answer, in tokens.")
+    temperature: float | None = Field(
+        default=0.7, ge=0, le=2, description="Randomness of the answers; that of the first model counts."
+    )
+    max_tokens: Count | None = Field(
+        default=4096, description="Bound of one answer, in tokens; that of the first model counts."
+    )
     max_concurrency: Count | None = Field(
         default=None, description="Requests at a time; empty: no bound.", json_schema_extra=LATER
     )
@@ -332,7 +338,9 @@ class SettingsTree(Section):
 
     storage: StorageSettings = Field(default_factory=StorageSettings, description="Where Hermod keeps its rows.")
     models: tuple[ModelSettings, ...] = Field(default=(), description="Language models.")
-    router: RouterSettings = Field(default_factory=RouterSettings, description="Retries and breakers.")
+    router: RouterSettings = Field(
+        default_factory=RouterSettings, description="Retries and breakers.", json_schema_extra=LATER
+    )
     limits: LimitSettings = Field(default_factory=LimitSettings, description="Bounds of one run.")
     cache: CacheSettings = Field(
         default_factory=CacheSettings, description="Cache of model answers.", json_schema_extra=LATER

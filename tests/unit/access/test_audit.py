@@ -53,7 +53,7 @@ async def test_every_decision_about_a_call_is_in_the_chain_without_its_contents(
     rows = []
 
     class Recorder(AuditLog):
-        async def record(self, action: str, **words: object) -> None:  # type: ignore[override]
+        async def record(self, action: str, **words: object) -> None:
             rows.append((action, words))
             await super().record(action, **words)  # type: ignore[arg-type]
 
