@@ -78,6 +78,11 @@ class OutboxState(StrEnum):
     DELIVERED = "delivered"
     FAILED = "failed"
 
+    @property
+    def final(self) -> bool:
+        """True when nothing more is done with the row."""
+        return self in (OutboxState.DELIVERED, OutboxState.FAILED)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewOutboxItem:

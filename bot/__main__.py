@@ -1,0 +1,5 @@
+"""``python -m bot`` is ``hermod``."""
+
+from bot.cli import main
+
+main()

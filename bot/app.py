@@ -1,0 +1,341 @@
+"""The composition root: every part of one process, built from the settings and wired together here only."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import secrets
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from adapters.chat import ChatAdapter
+from agent_core.agent import Agent
+from agent_core.context import Clock, Limits, Redactor, SystemClock
+from agent_core.errors import ConfigError
+from agent_core.llm.pricing import FREE, Price, PriceList
+from agent_core.llm.provider import Provider
+from agent_core.llm.router import Router
+from agent_core.llm.tokens import TokenCounter, load_counter
+from agent_core.prompts import load_prompt
+from agent_core.runtime.loop import AgentLoop
+from agent_core.tools.builtin import register_builtin
+from agent_core.tools.executor import ToolExecutor
+from agent_core.tools.registry import ToolRegistry
+from bot.access import Access, AccessAuthorizer, build_policy
+from bot.commands import CommandRunner
+from bot.dispatcher import Dispatcher
+from bot.http import Metric
+from bot.inbox import Inbox
+from bot.presenter import Sender
+from bot.redact import SecretRedactor
+from bot.session import EventTap, Session
+from bot.settings import ModelSettings, Settings
+from bot.storage import open_store
+from bot.storage.base import Store
+from bot.tools.slow_queries import register_slow_query_tools
+from bot.tools.targets import Target, Targets
+
+log = structlog.get_logger("hermod.app")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What can be done without any chat platform: the tools and the way to run them."""
+
+    registry: ToolRegistry
+    executor: ToolExecutor
+    commands: CommandRunner
+    targets: Targets
+
+
+class App:
+    """One process. Made by ``open_app``; its parts are public for the commands that drive them."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        models: Sequence[ModelSettings],
+        store: Store,
+        tools: Tools,
+        router: Router,
+        adapters: Mapping[str, ChatAdapter],
+        prefixes: Sequence[str],
+        owner: str,
+        redactor: Redactor,
+        clock: Clock,
+        tap: EventTap | None,
+    ) -> None:
+        self.settings = settings
+        self.models = tuple(models)
+        self.store = store
+        self.tools = tools
+        self.adapters = adapters
+        self.redactor = redactor
+        self.clock = clock
+        self.limits = build_limits(settings)
+        self.access = Access(build_policy(settings.access, settings.targets))
+        self.sender = Sender(store=store, adapters=adapters, clock=clock)
+        self._counter = asyncio.create_task(asyncio.to_thread(load_counter, router.model))
+        self.session = Session(
+            store=store,
+            adapters=adapters,
+            sender=self.sender,
+            loop=AgentLoop(provider=router, executor=tools.executor, prices=build_prices(models)),
+            agent=_build_agent(settings, models),
+            limits=self.limits,
+            prompt=load_prompt("operations", allowed=frozenset({"name", "now"})),
+            commands=tools.commands,
+            access=self.access,
+            counter=self._load_counter,
+            clock=clock,
+            redactor=redactor,
+            tap=tap,
+        )
+        self.dispatcher = Dispatcher(store=store, work=self.session, prefixes=prefixes, owner=owner, clock=clock)
+        self.inbox = Inbox(
+            store=store,
+            clock=clock,
+            redactor=redactor,
+            queue_limit=settings.limits.queue_per_thread,
+            wake=self.dispatcher.wake,
+        )
+        self._dispatching: asyncio.Task[None] | None = None
+
+    async def _load_counter(self) -> TokenCounter:
+        return await self._counter
+
+    @property
+    def alive(self) -> bool:
+        """False once the dispatcher has ended, whatever the reason."""
+        return self._dispatching is not None and not self._dispatching.done()
+
+    async def start(self) -> None:
+        """Take up what an earlier process left, then connect the adapters.
+
+        Raises:
+            AdapterNotConfigured: a platform refuses the tokens.
+        """
+        await free_dead_owners(self.store)
+        self._dispatching = asyncio.create_task(self.dispatcher.run(), name="dispatcher")
+        for adapter in self.adapters.values():
+            await adapter.start(self.inbox.accept)
+
+    async def open_quietly(self) -> None:
+        """Take up what an earlier process left, without connecting anything or working by itself."""
+        await free_dead_owners(self.store)
+
+    async def stop(self, drain_s: float) -> None:
+        """Stop receiving, let the work under way finish for ``drain_s`` seconds, then end."""
+        for adapter in self.adapters.values():
+            await adapter.stop()
+        await self.dispatcher.drain(drain_s)
+        self._counter.cancel()
+        await asyncio.gather(*(t for t in (self._dispatching, self._counter) if t is not None), return_exceptions=True)
+
+    def metrics(self) -> Iterator[Metric]:
+        """The process's own counters."""
+        for outcome, count in self.inbox.accepted.items():
+            yield Metric(
+                name="hermod_inbound_total",
+                help="Messages that came in, by what became of them.",
+                kind="counter",
+                value=count,
+                labels={"outcome": outcome},
+            )
+        for state, count in self.session.ended.items():
+            yield Metric(
+                name="hermod_runs_total", help="Ended runs.", kind="counter", value=count, labels={"state": state}
+            )
+        yield Metric(
+            name="hermod_replies_total", help="Replies delivered.", kind="counter", value=self.sender.delivered
+        )
+        yield Metric(
+            name="hermod_replies_failed_total", help="Replies given up.", kind="counter", value=self.sender.failed
+        )
+
+
+@asynccontextmanager
+async def open_app(
+    settings: Settings,
+    environ: Mapping[str, str],
+    *,
+    adapters: Mapping[str, ChatAdapter],
+    prefixes: Sequence[str],
+    tap: EventTap | None = None,
+    clock: Clock | None = None,
+) -> AsyncIterator[App]:
+    """Build an app, open its storage, and close all of it at the end. It is not started yet.
+
+    Args:
+        settings: loaded settings.
+        environ: for what the settings leave to the environment (``OPENAI_API_KEY``).
+        adapters: the chat platforms by name.
+        prefixes: the threads that this process works on, by beginnings of their keys.
+        tap: follows every run's events.
+        clock: time; the machine's by default.
+
+    Raises:
+        ConfigError: a module of tools cannot be loaded.
+        StoreError: the storage cannot be used.
+    """
+    clock = clock or SystemClock()
+    redactor = SecretRedactor(settings.secrets())
+    models = settings.effective_models(environ)
+    async with open_storage(settings) as store:
+        tools = build_tools(settings, store, clock)
+        router = Router([build_provider(model, clock) for model in sort_models(models)])
+        try:
+            yield App(
+                settings=settings,
+                models=models,
+                store=store,
+                tools=tools,
+                router=router,
+                adapters=adapters,
+                prefixes=prefixes,
+                owner=name_owner(),
+                redactor=redactor,
+                clock=clock,
+                tap=tap,
+            )
+        finally:
+            await router.aclose()
+
+
+@asynccontextmanager
+async def open_storage(settings: Settings) -> AsyncIterator[Store]:
+    """Open the store of the settings, and close it at the end."""
+    store = open_store(settings.storage.url)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def build_tools(settings: Settings, store: Store, clock: Clock) -> Tools:
+    """Register every tool: the engine's, Hermod's, and those of the settings' modules.
+
+    Raises:
+        ConfigError: a module cannot be imported, or has no ``register(registry)``.
+    """
+    registry = ToolRegistry()
+    targets = build_targets(settings)
+    register_slow_query_tools(registry, targets, store, clock)
+    register_builtin(registry)
+    for name in settings.tools.modules:
+        try:
+            register = importlib.import_module(name).register
+        except (ImportError, AttributeError) as e:
+            raise ConfigError(
+                f"tools.modules: {name} has no register(registry) ({e}); see docs/adding-a-tool.md"
+            ) from e
+        register(registry)
+    authorizer = AccessAuthorizer(build_policy(settings.access, settings.targets))
+    executor = ToolExecutor(registry, authorizer=authorizer)
+    return Tools(registry=registry, executor=executor, commands=CommandRunner(executor), targets=targets)
+
+
+def build_targets(settings: Settings) -> Targets:
+    """Turn the settings' targets into the tools' targets."""
+    return Targets(
+        [
+            Target.from_url(name, target.build_url(), sslmode=target.sslmode, allow_sql=target.allow_sql)
+            for name, target in settings.targets.items()
+        ]
+    )
+
+
+def sort_models(models: Sequence[ModelSettings]) -> list[ModelSettings]:
+    """Order models by priority, then by weight; the order of the settings decides between equals."""
+    return sorted(models, key=lambda m: (m.priority, -m.weight))
+
+
+def build_provider(model: ModelSettings, clock: Clock) -> Provider:
+    """Build the provider of one ``[[models]]`` entry."""
+    if model.kind == "offline":
+        from agent_core.llm.offline import OfflineProvider
+
+        return OfflineProvider(clock)
+    from agent_core.llm.openai_compat import OpenAICompatible
+
+    key = model.api_key.get_secret_value() if model.api_key is not None else "none"
+    return OpenAICompatible(
+        name=model.name, model=model.model, api_key=key, base_url=model.base_url, timeout_s=model.timeout_s
+    )
+
+
+def build_prices(models: Sequence[ModelSettings]) -> PriceList:
+    """Collect the settings' own prices; the offline provider costs nothing."""
+    overrides = {"offline": FREE}
+    for model in models:
+        if model.input_usd_per_mtok is not None and model.output_usd_per_mtok is not None:
+            overrides[model.model] = Price(input=model.input_usd_per_mtok, output=model.output_usd_per_mtok)
+    return PriceList(overrides)
+
+
+def build_limits(settings: Settings) -> Limits:
+    """Turn the settings' limits into the engine's."""
+    limits = settings.limits
+    return Limits(
+        max_steps=limits.max_steps,
+        run_deadline_s=limits.run_deadline_s,
+        max_same_action=limits.max_same_action,
+        tool_timeout_s=limits.tool_timeout_s,
+        requests=limits.requests,
+        tool_calls=limits.tool_calls,
+        tokens=limits.tokens,
+        cost_usd=limits.cost_usd,
+    )
+
+
+def _build_agent(settings: Settings, models: Sequence[ModelSettings]) -> Agent:
+    first = sort_models(models)[0]
+    return Agent(
+        name="operations",
+        temperature=first.temperature,
+        max_tokens=first.max_tokens,
+        max_steps=settings.limits.max_steps,
+        memory_tokens=settings.limits.memory_tokens,
+    )
+
+
+# -- who holds a lease -----------------------------------------------------------------------------
+
+
+def name_owner() -> str:
+    """Name this process for leases: machine, process id and its start, so that a reused id is another owner."""
+    return f"{os.uname().nodename}/{os.getpid()}/{_start_of(os.getpid())}/{secrets.token_hex(3)}"
+
+
+def _start_of(pid: int) -> str:
+    """The start time of a process in clock ticks since boot (proc(5), field 22 of stat), or an empty text."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    return stat.rpartition(")")[2].split()[19]
+
+
+def is_dead_owner(owner: str) -> bool:
+    """Tell whether an owner was a process of this machine that is certainly gone."""
+    node, _, rest = owner.partition("/")
+    pid, _, rest = rest.partition("/")
+    start = rest.partition("/")[0]
+    if node != os.uname().nodename or not pid.isdigit() or not start:
+        return False
+    return _start_of(int(pid)) != start
+
+
+async def free_dead_owners(store: Store) -> None:
+    """End the leases of processes of this machine that died, so that their work goes on at once."""
+    for owner in await store.list_owners():
+        if is_dead_owner(owner):
+            log.info("lease_freed", owner=owner)
+            await store.free_owner(owner)

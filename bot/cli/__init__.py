@@ -1,0 +1,214 @@
+"""The ``hermod`` command. This module only declares commands; what they do is imported when they run."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bot import __version__
+
+EXIT_FAILED = 1
+EXIT_SETTINGS = 2
+
+app = typer.Typer(
+    name="hermod",
+    help="A chat-ops agent for Slack and Discord that diagnoses real databases and answers in the thread.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+tools_app = typer.Typer(help="List the tools, or run one.", no_args_is_help=True)
+sessions_app = typer.Typer(help="Look at the threads that Hermod remembers.", no_args_is_help=True)
+audit_app = typer.Typer(help="Check the audit chain.", no_args_is_help=True)
+app.add_typer(tools_app, name="tools")
+app.add_typer(sessions_app, name="sessions")
+app.add_typer(audit_app, name="audit")
+
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", help="Settings file; else HERMOD_CONFIG, else hermod.toml here.", show_default=False),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, everything else on stderr.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Write log events of every level to stderr.")]
+
+
+def main() -> None:
+    """Run the command line; every failure becomes an exit code and lines that say what to do."""
+    from adapters.chat import AdapterError
+    from agent_core.errors import ConfigError
+    from bot.storage.base import StoreError
+
+    try:
+        app()
+    except (ConfigError, StoreError, AdapterError) as e:
+        for line in str(e).splitlines():
+            print(f"hermod: {line}", file=sys.stderr)
+        sys.exit(EXIT_SETTINGS)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(EXIT_FAILED)
+    except Exception as e:  # noqa: BLE001 - one of the four marked places: a person reads one line, the log the rest
+        import structlog
+
+        structlog.get_logger("hermod.cli").exception("command_crashed")
+        print(f"hermod: internal error ({type(e).__name__}); please report it with the log above", file=sys.stderr)
+        sys.exit(EXIT_FAILED)
+
+
+def _finish(work: Coroutine[object, object, int]) -> None:
+    raise typer.Exit(asyncio.run(work))
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        print(f"hermod {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def demo(
+    once: Annotated[bool, typer.Option("--once", help="Ask three questions, print the transcript and end.")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Start a Postgres with real slow queries and talk to it: no key, no settings, nothing left behind."""
+    from bot.cli.demo import run_demo
+
+    _finish(run_demo(once=once, verbose=verbose))
+
+
+@app.command()
+def ask(
+    question: Annotated[str, typer.Argument(help="What to ask.")],
+    config: Config = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Ask one question; exit 0 when it was answered, 1 when the run failed, 2 on bad settings."""
+    from bot.cli.ask import run_ask
+
+    _finish(run_ask(question, config=config, as_json=as_json, verbose=verbose))
+
+
+@app.command()
+def chat(
+    config: Config = None,
+    thread: Annotated[str, typer.Option(help="Name of the thread to go on with.")] = "main",
+    verbose: Verbose = False,
+) -> None:
+    """Talk in the terminal: answers stream, tool calls are shown, the thread is remembered."""
+    from bot.cli.chat import run_chat
+
+    _finish(run_chat(thread, config=config, verbose=verbose))
+
+
+@app.command()
+def run(config: Config = None, verbose: Verbose = False) -> None:
+    """Connect every configured platform and serve until SIGTERM or Ctrl-C, which drain the work under way."""
+    from bot.cli.serve import run_serve
+
+    _finish(run_serve(config=config, verbose=verbose))
+
+
+@tools_app.command("list")
+def tools_list(config: Config = None, as_json: Json = False) -> None:
+    """List the tools with their arguments."""
+    from bot.cli.tools import run_tools_list
+
+    _finish(run_tools_list(config=config, as_json=as_json))
+
+
+@tools_app.command("run")
+def tools_run(
+    name: Annotated[str, typer.Argument(help="The tool.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="Arguments as key=value.", show_default=False)] = None,
+    config: Config = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Run one tool; exit 0 when it went well, 1 when it failed."""
+    from bot.cli.tools import run_tool
+
+    _finish(run_tool(name, arguments or [], config=config, as_json=as_json, verbose=verbose))
+
+
+@sessions_app.command("list")
+def sessions_list(config: Config = None, as_json: Json = False) -> None:
+    """List threads, the most recently active first."""
+    from bot.cli.inspect import run_sessions_list
+
+    _finish(run_sessions_list(config=config, as_json=as_json))
+
+
+@sessions_app.command("show")
+def sessions_show(
+    thread: Annotated[str, typer.Argument(help="The thread's key, as `sessions list` prints it.")],
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Show what a thread remembers, and its runs."""
+    from bot.cli.inspect import run_sessions_show
+
+    _finish(run_sessions_show(thread, config=config, as_json=as_json))
+
+
+@app.command()
+def trace(
+    run_id: Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its beginning.")],
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Show every step of a run: models, tools, times, tokens and cost."""
+    from bot.cli.inspect import run_trace
+
+    _finish(run_trace(run_id, config=config, as_json=as_json))
+
+
+@app.command()
+def usage(
+    days: Annotated[float, typer.Option(help="How far to look back.")] = 30.0,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Sum up requests, tokens and cost by model."""
+    from bot.cli.inspect import run_usage
+
+    _finish(run_usage(days, config=config, as_json=as_json))
+
+
+@audit_app.command("verify")
+def audit_verify(config: Config = None, as_json: Json = False) -> None:
+    """Recompute the audit chain; exit 1 when a line was changed or removed."""
+    from bot.cli.inspect import run_audit_verify
+
+    _finish(run_audit_verify(config=config, as_json=as_json))
+
+
+@app.command()
+def doctor(config: Config = None, as_json: Json = False) -> None:
+    """Check settings, storage, models, targets and platforms, and say how to mend what is wrong."""
+    from bot.cli.doctor import run_doctor
+
+    _finish(run_doctor(config=config, as_json=as_json))
+
+
+@app.command()
+def manifest() -> None:
+    """Print the Slack app manifest."""
+    from bot.cli.inspect import print_manifest
+
+    print_manifest()

@@ -1,0 +1,36 @@
+"""``hermod ask``."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from pathlib import Path
+
+from bot.cli.local import LocalAnswer, open_thread
+from bot.cli.setup import print_json, print_text, set_up
+
+
+async def run_ask(question: str, *, config: Path | None, as_json: bool, verbose: bool) -> int:
+    """Ask one question in a new thread."""
+    settings = set_up(config, verbose=verbose)
+    async with open_thread(settings, channel="ask", thread=secrets.token_hex(8)) as thread:
+        answer = await thread.ask(question)
+    if as_json:
+        print_json(describe_answer(answer))
+    else:
+        print_text(answer.text)
+    return 0 if answer.run is not None and answer.run.state == "finished" else 1
+
+
+def describe_answer(answer: LocalAnswer) -> dict[str, object]:
+    """Build the JSON object of ``ask``: answer, run_id, state, usage, steps."""
+    run = answer.run
+    record = json.loads(run.record) if run is not None and run.record else {}
+    return {
+        "answer": answer.text,
+        "run_id": None if run is None else run.run_id,
+        "state": None if run is None else run.state,
+        "error": record.get("error"),
+        "usage": record.get("usage"),
+        "steps": record.get("steps", []),
+    }

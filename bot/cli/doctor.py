@@ -1,0 +1,32 @@
+"""``hermod doctor``."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+from bot.cli.serve import build_adapters
+from bot.cli.setup import print_json, print_text, set_up
+from bot.doctor import examine
+from bot.redact import SecretRedactor
+
+MARKS = {"ok": "ok     ", "warning": "warning", "error": "ERROR  "}
+
+
+async def run_doctor(*, config: Path | None, as_json: bool) -> int:
+    """Print the findings; 1 when one of them is an error."""
+    settings = set_up(config)
+    redactor = SecretRedactor(settings.secrets())
+    findings = []
+    async for finding in examine(settings, os.environ, build_adapters(settings)):
+        findings.append(finding)
+        if not as_json:
+            print_text(redactor.redact(f"{MARKS[finding.state]}  {finding.part}: {finding.text}"))
+            if finding.fix:
+                print_text(redactor.redact(f"         fix: {finding.fix}"))
+    failed = any(f.state == "error" for f in findings)
+    if as_json:
+        items = [{key: redactor.redact(value) for key, value in asdict(f).items()} for f in findings]
+        print_json({"ok": not failed, "items": items})
+    return 1 if failed else 0

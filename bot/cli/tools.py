@@ -1,0 +1,87 @@
+"""``hermod tools list`` and ``hermod tools run``."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from pathlib import Path
+
+from adapters.chat import ThreadRef
+from agent_core.context import RunContext, SystemClock
+from agent_core.llm.reading.layout import render_result
+from bot.access import Caller
+from bot.app import build_limits, build_tools, open_storage
+from bot.cli.setup import print_error, print_json, print_text, set_up
+from bot.commands import BadArguments, describe_usage, parse_pairs
+from bot.redact import SecretRedactor
+from bot.session import Turn
+from bot.settings import Settings
+
+
+async def run_tools_list(*, config: Path | None, as_json: bool) -> int:
+    """``hermod tools list``."""
+    settings = set_up(config)
+    async with open_storage(settings) as store:
+        tools = build_tools(settings, store, SystemClock())
+    found = tools.registry.tools()
+    if as_json:
+        items = [
+            {"name": t.name, "effect": t.effect.value, "description": t.description, "parameters": dict(t.parameters)}
+            for t in found
+        ]
+        print_json({"items": items})
+        return 0
+    for tool in found:
+        print_text(f"{tool.name}  ({tool.effect})  {tool.description.splitlines()[0]}")
+        print_text(f"    {describe_usage(tool.spec)}")
+    return 0
+
+
+async def run_tool(name: str, words: list[str], *, config: Path | None, as_json: bool, verbose: bool) -> int:
+    """``hermod tools run``."""
+    settings = set_up(config, verbose=verbose)
+    async with open_storage(settings) as store:
+        tools = build_tools(settings, store, SystemClock())
+        ctx = _build_context(settings)
+        spec = tools.commands.find(ctx, name)
+        if spec is None:
+            known = ", ".join(tools.registry.names())
+            print_error(f"hermod: there is no tool {name!r}; there are: {known}")
+            return 1
+        try:
+            arguments = parse_pairs(spec, words)
+        except BadArguments as e:
+            print_error(f"hermod: {e}")
+            return 1
+        result = await tools.commands.call(ctx, spec, arguments)
+    if as_json:
+        print_json(_as_envelope(result.content, ok=result.ok))
+    else:
+        print_text(render_result(result.content, {}))
+    return 0 if result.ok else 1
+
+
+def _build_context(settings: Settings) -> RunContext:
+    clock = SystemClock()
+    run_id = f"r{secrets.token_hex(8)}"
+    thread = ThreadRef(platform="terminal", workspace="local", channel="tools", thread=run_id)
+    limits = build_limits(settings)
+    caller = Caller(platform="terminal", workspace="local", channel="tools", user_id="local", local=True)
+    return RunContext(
+        run_id=run_id,
+        thread_id=thread.key,
+        limits=limits,
+        deadline=clock.monotonic() + limits.run_deadline_s,
+        clock=clock,
+        redactor=SecretRedactor(settings.secrets()),
+        deps=Turn(thread=thread, callers=(caller,)),
+    )
+
+
+def _as_envelope(content: str, *, ok: bool) -> dict[str, object]:
+    """Put a tool's own JSON object at top level; any other result under ``result``."""
+    try:
+        data = json.loads(content)
+    except ValueError:
+        data = content
+    return {"ok": ok, **data} if isinstance(data, dict) else {"ok": ok, "result": data}

@@ -1,0 +1,104 @@
+"""Check everything that Hermod stands on, and say how to mend what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from adapters.chat import ChatAdapter
+from agent_core.context import SystemClock
+from agent_core.errors import ProviderError, ToolFailed
+from agent_core.llm.types import ModelMessage, ModelRequest
+from bot.app import build_provider, build_targets, open_storage
+from bot.settings import ModelSettings, Settings
+from bot.storage.base import StoreError
+from bot.tools.slow_queries import preflight
+
+CHECK_S = 15.0
+"""Bound of one check."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One line of the doctor's report. ``fix`` is empty where nothing is wrong."""
+
+    part: str
+    state: Literal["ok", "warning", "error"]
+    text: str
+    fix: str = ""
+
+
+async def examine(
+    settings: Settings, environ: Mapping[str, str], adapters: Mapping[str, ChatAdapter]
+) -> AsyncIterator[Finding]:
+    """Look at storage, models, targets and platforms, one after another.
+
+    Args:
+        settings: loaded settings.
+        environ: for keys that stand in the environment.
+        adapters: the configured platforms, not started.
+    """
+    yield await _examine_storage(settings)
+    for notice in settings.notices:
+        yield Finding(part="settings", state="warning", text=notice, fix="remove it, or wait for a later release")
+    for model in settings.effective_models(environ):
+        yield await _examine_model(model)
+    if not settings.targets:
+        yield Finding(
+            part="targets",
+            state="warning",
+            text="no database is configured",
+            fix='add [targets.NAME] with url = "postgresql://hermod@host/db"',
+        )
+    for name in settings.targets:
+        yield await _examine_target(settings, name)
+    if not adapters:
+        yield Finding(
+            part="platforms", state="warning", text="no chat platform is configured", fix="add [slack] to hermod.toml"
+        )
+    for name, adapter in adapters.items():
+        problems = await adapter.check()
+        for problem in problems:
+            state: Literal["warning", "error"] = "error" if problem.fatal else "warning"
+            yield Finding(part=name, state=state, text=problem.what, fix=problem.fix)
+        if not problems:
+            yield Finding(part=name, state="ok", text="tokens and scopes are as they should be")
+
+
+async def _examine_storage(settings: Settings) -> Finding:
+    try:
+        async with open_storage(settings) as store:
+            counts = await store.count_rows()
+    except StoreError as e:
+        return Finding(part="storage", state="error", text=str(e), fix="see storage.url in docs/settings.md")
+    return Finding(part="storage", state="ok", text=f"{counts.threads} threads, {counts.inbox_open} messages waiting")
+
+
+async def _examine_model(model: ModelSettings) -> Finding:
+    part = f"model {model.name}"
+    if model.kind == "offline":
+        text = "no language model: words are matched to tools; set OPENAI_API_KEY or [[models]] for a real one"
+        return Finding(part=part, state="ok", text=text)
+    provider = build_provider(model, SystemClock())
+    request = ModelRequest(messages=(ModelMessage(role="user", content="Say ok."),), max_tokens=16, timeout_s=CHECK_S)
+    try:
+        response = await provider.complete(request)
+    except ProviderError as e:
+        return Finding(part=part, state="error", text=str(e), fix="check its base_url, model and api_key")
+    finally:
+        await provider.aclose()
+    return Finding(part=part, state="ok", text=f"answers as {response.model}")
+
+
+async def _examine_target(settings: Settings, name: str) -> Finding:
+    part = f"target {name}"
+    try:
+        async with asyncio.timeout(CHECK_S):
+            text = await preflight(build_targets(settings).resolve(name))
+    except ToolFailed as e:
+        return Finding(part=part, state="error", text=f"{e.code}: {e.message}", fix=e.fix)
+    except TimeoutError:
+        return Finding(part=part, state="error", text=f"no answer within {CHECK_S:g} s", fix="check host and firewall")
+    return Finding(part=part, state="ok", text=text)

@@ -1,0 +1,83 @@
+"""Everything that comes in becomes a row before the platform hears that it was received."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import structlog
+
+from adapters.chat import Action, Inbound, Message
+from agent_core.context import Clock, Redactor
+from bot.messages import dump_inbound, event_key, kind_of
+from bot.presenter import build_notice
+from bot.storage.base import NewInboxItem, Store
+
+log = structlog.get_logger("hermod.inbox")
+
+QUEUE_FULL = (
+    "I have {limit} messages of this thread waiting already, so I did not take this one. "
+    "Please send it again when I have answered."
+)
+
+
+class Inbox:
+    """Decides whether something is for Hermod, and stores it once.
+
+    Args:
+        store: where the rows go.
+        clock: for the time of receipt.
+        redactor: removes secrets before the text is stored.
+        queue_limit: open messages that one thread may have.
+        wake: called after a new row, to start work at once.
+    """
+
+    def __init__(
+        self, *, store: Store, clock: Clock, redactor: Redactor, queue_limit: int, wake: Callable[[], None]
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._redactor = redactor
+        self._queue_limit = queue_limit
+        self._wake = wake
+        self.accepted: dict[str, int] = {"new": 0, "duplicate": 0, "full": 0, "ignored": 0}
+
+    async def accept(self, inbound: Inbound) -> bool:
+        """Store what came in, unless it is not for Hermod.
+
+        A message is for Hermod when it mentions it, is a direct message, or stands in a thread where Hermod takes
+        part. Something that is turned away leaves no trace, so that a later delivery of it counts.
+
+        Returns:
+            True when it will be answered (also when it is known already).
+
+        Raises:
+            StoreError: it could not be stored; the adapter must not acknowledge it.
+        """
+        key = inbound.thread.key
+        addressed = not isinstance(inbound, Message) or inbound.mentioned or inbound.direct
+        if not addressed and not await self._store.knows_thread(key):
+            self.accepted["ignored"] += 1
+            return False
+        now = self._clock.now()
+        item = NewInboxItem(
+            event_key=event_key(inbound),
+            thread_key=key,
+            kind=kind_of(inbound),
+            payload=dump_inbound(self._without_secrets(inbound)),
+            received_at=now,
+        )
+        notice = build_notice(
+            inbound.thread, QUEUE_FULL.format(limit=self._queue_limit), key=f"full/{item.event_key}", now=now
+        )
+        accepted = await self._store.accept(item, queue_limit=self._queue_limit, refusal=notice)
+        self.accepted[accepted.outcome] += 1
+        if accepted.outcome != "duplicate":
+            log.info("message_accepted", thread=key, seq=accepted.seq, outcome=accepted.outcome)
+            self._wake()
+        return True
+
+    def _without_secrets(self, inbound: Inbound) -> Inbound:
+        if isinstance(inbound, Action):
+            return inbound
+        return replace(inbound, text=self._redactor.redact(inbound.text))
