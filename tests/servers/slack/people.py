@@ -54,6 +54,12 @@ class People(Deliveries):
     async def mention(self, text: str, **kw: Any) -> str:
         return await self.say(f"<@{self.bot_user}> {text}", **kw)
 
+    async def bot_say(self, thread_ts: str | None, text: str, *, channel: str = "C1OPS", **content: Any) -> str:
+        """Post as the app itself, beside any running process of it."""
+        msg = self._post(channel, {"text": text, **content}, thread_ts)
+        await self._notify()
+        return str(msg["ts"])
+
     async def edit(self, ts: str, text: str, *, channel: str = "C1OPS") -> None:
         self._edit(channel, self._find(channel, ts), {"text": text})
         await self._notify()

@@ -75,7 +75,7 @@ class SlackServer(Methods):
             await ws.close()
 
     def set_knobs(self, **knobs: Any) -> None:
-        """Turn knobs while it runs: ``ack_timeout``, ``copies``, ``lose_acks``, ``scopes``, ``strict_rate_limits`` ..."""
+        """Turn knobs while it runs: ``ack_timeout``, ``copies``, ``lose_acks``, ``scopes`` and so on."""
         allowed = {"ack_timeout", "retry_delays", "strict_rate_limits", "lose_acks", "scopes", "subscriptions"}
         for name, value in knobs.items():
             if name == "copies":
@@ -199,6 +199,7 @@ class SlackServer(Methods):
         verbs = {
             "say",
             "mention",
+            "bot_say",
             "edit",
             "react",
             "slash",
