@@ -1,0 +1,93 @@
+"""One request of a message, with everything in it that does not depend on a tool read once."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from functools import cached_property
+
+from agent_core.llm.reading.maths import Expression, read_expression
+from agent_core.llm.reading.sqltext import Code, read_code, read_sql
+from agent_core.llm.reading.times import Times, blank, read_times
+from agent_core.llm.reading.vocabulary import FOLLOW_UP_CHINESE, FOLLOW_UP_ENGLISH
+from agent_core.llm.reading.words import Token, tokenize
+from agent_core.llm.reading.zones import Zone, read_zones
+
+_FOLLOWS = re.compile(
+    rf"^\W*(?:(?:{'|'.join(sorted(FOLLOW_UP_ENGLISH, key=len, reverse=True))})\b|(?:{'|'.join(FOLLOW_UP_CHINESE)}))"
+    r"|呢[?？\s]*$|\binstead\W*$|\bas\s+well\W*$|\btoo\W*$",
+    re.IGNORECASE,
+)
+
+
+class Clause:
+    """A text and its readings; each is made on first use.
+
+    Args:
+        text: what was said, spelling already mended.
+        now: aware UTC, the anchor of "this week" and clock times.
+    """
+
+    def __init__(self, text: str, now: datetime) -> None:
+        self.text = text
+        self._now = now
+
+    @cached_property
+    def sql(self) -> Code | None:
+        """The SQL statement."""
+        return read_sql(self.text)
+
+    @cached_property
+    def code(self) -> list[Code]:
+        """What is marked as code."""
+        return read_code(self.text)
+
+    @cached_property
+    def prose(self) -> str:
+        """The text with SQL and code blanked out; positions are those of ``text``."""
+        prose = self.text
+        for code in [*self.code, *([self.sql] if self.sql else [])]:
+            prose = blank(prose, code.start, code.end)
+        return prose
+
+    @cached_property
+    def times(self) -> Times:
+        """Time ranges and durations of the prose."""
+        return read_times(self.prose, self._now)
+
+    @cached_property
+    def expression(self) -> Expression | None:
+        """The arithmetic in the prose, or marked as code."""
+        found = read_expression(self.prose)
+        if found is None and len(self.code) == 1 and self.sql is None and len(self.code[0].value) < 500:
+            code = self.code[0]
+            marked = read_expression(code.value)
+            if marked and marked.end - marked.start >= len(code.value) - 2:
+                return Expression(value=marked.value, start=code.start, end=code.end)
+        return found
+
+    @cached_property
+    def zones(self) -> list[Zone]:
+        """Places whose time zone is known."""
+        return read_zones(self.prose)
+
+    @cached_property
+    def words(self) -> list[Token]:
+        """The words of the prose."""
+        return tokenize(self.prose)
+
+    @cached_property
+    def tokens(self) -> list[Token]:
+        """The words of the prose that are not part of a time range or duration ("1 day" asks for no date)."""
+        spans = self.times.spans()
+        return [w for w in self.words if not any(a <= w.start and w.end <= b for a, b in spans)]
+
+    @cached_property
+    def compares(self) -> bool:
+        """True when it asks for what lasted longer than some time ("took more than 2 s")."""
+        return any(d.role == "threshold" for d in self.times.durations)
+
+    @cached_property
+    def follows(self) -> bool:
+        """True when it is worded as a continuation: "and ...", "what about ...?", "…呢？"."""
+        return _FOLLOWS.search(self.prose) is not None
