@@ -106,6 +106,7 @@ class ToolExecutor:
 
         Whatever a call does, its siblings go on, and it has a result: a failure is a result with ``ok`` false.
         Unhandled errors of tools are logged with their trace; the model only reads their type and message.
+        ``ToolStarted`` is emitted for a call that really runs, ``ToolFinished`` for every call.
 
         Args:
             ctx: the run; its deadline and limits bound every call.

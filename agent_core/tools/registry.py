@@ -149,7 +149,6 @@ class ToolRegistry:
             raise ConfigError(f"tool {tool.name!r} is registered twice; give one of them another name")
         self._tools[tool.name] = tool
         self._specs[tool.name] = tool.spec
-        self._tuples.clear()
 
     def get(self, name: str) -> Tool | None:
         """Return the tool with this name, or None."""
@@ -168,8 +167,7 @@ class ToolRegistry:
     ) -> tuple[ToolSpec, ...]:
         """Return what a model is told, in the order of registration.
 
-        The same selection gives the same tuple object until a tool is registered, so a provider may keep what
-        it made of it by identity.
+        The same selection gives the same tuple object, so a provider may keep what it made of it by identity.
 
         Args:
             names: only these; None means all.

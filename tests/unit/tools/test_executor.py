@@ -100,6 +100,21 @@ async def test_each_wrong_argument_is_named_with_what_it_was() -> None:
     )
 
 
+class Inner(BaseModel):
+    column: str = "id"
+
+
+async def test_an_unknown_name_deep_inside_is_refused_too() -> None:
+    own = ToolRegistry()
+
+    @own.register
+    async def tool(by: list[Inner]) -> str:
+        return "ran"
+
+    told = failure(await ToolExecutor(own).run_one(Run().ctx, call("tool", by=[{"column": "a"}, {"colum": "b"}])))
+    assert told.message == "by.1.colum: no such argument"
+
+
 async def test_a_missing_argument_is_named() -> None:
     told = failure(await executor.run_one(Run().ctx, call("echo")))
     assert told.message == "text: is required"
