@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 from dataclasses import replace
-from datetime import timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from bot.storage.base import Snapshot, Store
+from bot.storage.base import AuditRow, Snapshot, Store
 from tests.contract.store.backends import Backend
 from tests.contract.store.makers import A, at, begin, claim, new_post, new_usage, outcome, put
 
@@ -74,6 +76,44 @@ async def test_a_tampered_line_is_found(
         await _audit(store, f"line {n}")
     backend.run_sql(url, sql)
     assert await store.verify_audit() == (lines, misfit)
+
+
+def _hash_again(line: AuditRow) -> str:
+    """The hash as the store describes it, computed without it."""
+    columns = {
+        "seq": line.seq,
+        "at": (line.at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1),
+        "actor": line.actor,
+        "action": line.action,
+        "thread_key": line.thread_key,
+        "run_id": line.run_id,
+        "detail": line.detail,
+        "prev_hash": line.prev_hash,
+    }
+    return hashlib.sha256(json.dumps(columns, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+async def test_a_line_that_was_changed_and_hashed_anew_is_betrayed_by_the_next_one(
+    store: Store, backend: Backend, url: str
+) -> None:
+    lines = [
+        await store.add_audit(at=at(n), actor="U1", action="tool", thread_key=A, run_id="r1", detail=f"é {n}")
+        for n in range(4)
+    ]
+    assert [_hash_again(line) for line in lines] == [line.hash for line in lines]
+    changed = replace(lines[1], detail="nothing")
+    backend.run_sql(url, f"UPDATE audit SET detail = 'nothing', hash = '{_hash_again(changed)}' WHERE seq = 2")
+    assert await store.verify_audit() == (4, 3)
+
+
+async def test_a_last_line_that_was_renumbered_and_hashed_anew_does_not_fit(
+    store: Store, backend: Backend, url: str
+) -> None:
+    await _audit(store, "line 1")
+    last = await store.add_audit(at=at(0), actor="U1", action="tool", thread_key=A, run_id="r1", detail="")
+    renumbered = replace(last, seq=9)
+    backend.run_sql(url, f"UPDATE audit SET seq = 9, hash = '{_hash_again(renumbered)}' WHERE seq = 2")
+    assert await store.verify_audit() == (2, 9)
 
 
 async def test_a_tampered_line_is_found_in_a_chain_of_many_pages(store: Store, backend: Backend, url: str) -> None:

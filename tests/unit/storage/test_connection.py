@@ -166,8 +166,11 @@ def _damage(path: Path) -> None:
 
 async def _refuse(path: Path) -> str:
     store = Writer(path)
+    before = set(threading.enumerate())
     with pytest.raises(StoreError) as caught:
         await store.open()
+    left = {thread.name for thread in set(threading.enumerate()) - before}
+    assert not any("connection_worker" in name for name in left), "it would print a trace once the loop is closed"
     await store.close()
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)

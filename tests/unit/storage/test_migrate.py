@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -70,6 +71,16 @@ def test_waiting_for_another_process_ends(connection: sqlite3.Connection, path: 
         with pytest.raises(sqlite3.OperationalError, match="locked"):
             migrate(connection, path, patience_s=0.1)
     migrate(connection, path, patience_s=1)
+
+
+def test_a_file_that_another_process_holds_for_a_moment_is_migrated_after_it(
+    connection: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection.execute("PRAGMA busy_timeout = 0")
+    with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+        holder.execute("BEGIN EXCLUSIVE")
+        monkeypatch.setattr(time, "sleep", lambda _: holder.in_transaction and holder.execute("COMMIT"))
+        assert migrate(connection, path, patience_s=30) == NEWEST
 
 
 def test_migrations_are_numbered_from_one_without_a_gap() -> None:
