@@ -97,6 +97,7 @@ class SlackAdapter:
         people_wait_s: the longest time that looking up names may hold up an acknowledgement.
         people_ttl_s: how long a person is taken as known.
         post_patience_s: the longest time that a post waits for its channel's turn.
+        call_timeout_s: the longest time of one call of the Web API.
         ping_interval_s: of the websocket; without answers for four times as long it is replaced.
         stall_s: after so long without a connection, everything is opened anew.
         watch_s: how often that is looked at.
@@ -117,6 +118,7 @@ class SlackAdapter:
         people_wait_s: float = 1.0,
         people_ttl_s: float = 3600.0,
         post_patience_s: float = 2.0,
+        call_timeout_s: float = 20.0,
         ping_interval_s: float = 5.0,
         stall_s: float = 30.0,
         watch_s: float = 1.0,
@@ -125,7 +127,12 @@ class SlackAdapter:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._client = SlackClient(
-            bot_token=bot_token, app_token=app_token, api_url=api_url, monotonic=monotonic, sleep=sleep
+            bot_token=bot_token,
+            app_token=app_token,
+            api_url=api_url,
+            timeout_s=call_timeout_s,
+            monotonic=monotonic,
+            sleep=sleep,
         )
         self._tokens = {"bot_token": (bot_token, "xoxb-"), "app_token": (app_token, "xapp-")}
         self._bots = frozenset(bots)
