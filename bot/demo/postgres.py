@@ -64,7 +64,7 @@ while [ "$n" -lt 100 ]; do
   pid=$(head -n 1 "$1/postmaster.pid" 2>/dev/null)
   case "$pid" in
     '' | *[!0-9]*) [ "$n" -ge 10 ] && break ;;
-    *) if [ "$n" -lt 30 ]; then kill -INT "$pid"; else kill -QUIT "$pid"; fi 2>/dev/null || break ;;
+    *) kill -QUIT "$pid" 2>/dev/null || break ;;
   esac
   n=$((n + 1))
   sleep 0.1
@@ -169,13 +169,25 @@ class EmbeddedPostgres:
             await self.stop()
             raise
 
+    async def restart(self) -> None:
+        """Stop the server cleanly and start it again on the same data, as an operator would.
+
+        Raises:
+            PostgresUnavailable: it did not come up again.
+        """
+        if self._server is None:
+            raise RuntimeError("the server was not started")
+        await _end_process(self._server, (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL))
+        await self._start_server(self.binaries)
+
     async def stop(self) -> None:
         """Stop the server and remove its folder; at most about ten seconds. Safe to call twice."""
         server, watchdog, folder = self._server, self._watchdog, self._folder
         self._server = self._watchdog = None
         try:
             if server is not None:
-                await _end_process(server, (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL))
+                # At once and without a checkpoint: nothing of it is kept.
+                await _end_process(server, (signal.SIGQUIT, signal.SIGKILL))
         except BaseException:
             # Interrupted while it stops: closing the pipe without the word leaves the rest to the watchdog.
             if watchdog is not None and watchdog.stdin is not None:

@@ -24,6 +24,9 @@ from bot.tools.targets import Target, Targets
 if TYPE_CHECKING:
     from psycopg import Error
 
+STATEMENT_TIMEOUT_S = 10.0
+"""How long planning may take on the server, in seconds."""
+
 _GENERIC_PLAN_SINCE = 160_000
 _PREPARED = "hermod_statement"
 _PREPARE = f"PREPARE {_PREPARED} {OWN_MARK} AS "
@@ -63,7 +66,7 @@ async def explain_statement(targets: Targets, clock: Clock, *, sql: str, target:
     where = targets.resolve(target)
     where.require("postgresql", tool="explain_query")
     statement, has_parameters = take_statement(sql)
-    async with open_read_only(where, own_queries=False) as db:
+    async with open_read_only(where, own_queries=False, statement_timeout_s=STATEMENT_TIMEOUT_S) as db:
         await _prepare(db, statement)
         generic = has_parameters and db.version_num >= _GENERIC_PLAN_SINCE
         body = await _explain(db, statement, generic=generic, parameters=has_parameters)

@@ -148,7 +148,10 @@ _STATES: Mapping[str, _Reading] = {
     "42501": _Reading(
         code="insufficient_privilege",
         said="the role lacks a right",
-        fix="GRANT pg_monitor TO {role}",
+        fix=(
+            "GRANT pg_monitor TO {role}; and where that is not enough: "
+            "GRANT EXECUTE ON FUNCTION pg_stat_statements(boolean) TO {role};"
+        ),
     ),
     "55000": _Reading(
         code="not_preloaded",
@@ -157,6 +160,11 @@ _STATES: Mapping[str, _Reading] = {
             "add pg_stat_statements to shared_preload_libraries (ALTER SYSTEM SET shared_preload_libraries = "
             "'pg_stat_statements'; keep what is listed there already) and restart the server"
         ),
+    ),
+    "25006": _Reading(
+        code="not_read_only",
+        said="planning would have written something (a function that claims not to), and that was stopped",
+        fix="correct the function's volatility",
     ),
     "25P03": _Reading(code="cancelled", said="the session waited too long", fix="try again", retryable=True),
     "57P01": _Reading(

@@ -1,8 +1,8 @@
 """Which two readings of the counters answer a question about a time range best.
 
-The candidates for the beginning are the stored readings next to it and the instant at which the counters
-themselves began; for the end, the stored readings next to it and the one just taken. Of all pairs the one wins
-whose window and the asked range have the most in common (overlap divided by union).
+The candidates for the beginning are the stored readings on both sides of it; for the end, the stored readings
+next to it and the one just taken. Of all pairs the one wins whose window and the asked range have the most in
+common (overlap divided by union). Without any stored reading the counters' whole life is told, and said to be.
 """
 
 from __future__ import annotations
@@ -55,13 +55,6 @@ class Choice:
     reasons: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    counters: Counters | None  # None: the instant at which the counters began
-    at: datetime
-    stored: bool
-
-
 async def save_reading(store: SnapshotStore, target: str, counters: Counters) -> None:
     """Store a reading for later questions, and drop those older than ``KEEP_S``.
 
@@ -82,13 +75,17 @@ async def choose_window(store: SnapshotStore, target: str, now: Counters, asked:
     afters = [now]
     if asked.end < now.taken_at - timedelta(seconds=_TOLERANCE_LEAST_S):
         afters += await _load_around(store, target, asked.end, now)
-    pairs = [(before, after) for after in afters for before in _beginnings(befores, after, asked)]
+    pairs = [(before, after) for after in afters for before in befores if before.taken_at < after.taken_at]
     if not pairs:
         return _lifetime(now)
-    before, after = max(pairs, key=lambda pair: _likeness(pair[0].at, pair[1].taken_at, asked))
-    window = await asyncio.to_thread(build_window, before.counters, after)
-    used = int(before.stored) + int(after is not now)
-    return Choice(window=window, lifetime=False, snapshots=used, reasons=tuple(_reasons(window, before, asked)))
+    before, after = max(pairs, key=lambda pair: _likeness(_start(*pair), pair[1].taken_at, asked))
+    window = await asyncio.to_thread(build_window, before, after)
+    return Choice(
+        window=window,
+        lifetime=False,
+        snapshots=1 if after is now else 2,
+        reasons=tuple(_reasons(window, _start(before, after), asked)),
+    )
 
 
 async def _load_around(store: SnapshotStore, target: str, at: datetime, now: Counters) -> list[Counters]:
@@ -105,17 +102,11 @@ async def _load_around(store: SnapshotStore, target: str, at: datetime, now: Cou
     return found
 
 
-def _beginnings(befores: Iterable[Counters], after: Counters, asked: TimeRange) -> Iterable[_Reading]:
-    origin = None if after.reset_at is None else after.to_our_clock(after.reset_at)
-    for before in befores:
-        if before.taken_at >= after.taken_at:
-            continue
-        # A reading from before a reset says nothing about the time until the reset.
-        at = before.taken_at if origin is None or origin < before.taken_at else origin
-        yield _Reading(before, at, stored=True)
-    # Counters that began in the range (or as good as) cover it from there; older ones are the lifetime view.
-    if origin is not None and asked.start - _tolerance(asked) <= origin < after.taken_at:
-        yield _Reading(None, origin, stored=False)
+def _start(before: Counters, after: Counters) -> datetime:
+    """A reading from before a reset says nothing about the time until the reset."""
+    if after.reset_at is None or before.reset_at is None or after.reset_at <= before.reset_at:
+        return before.taken_at
+    return max(before.taken_at, after.to_our_clock(after.reset_at))
 
 
 def _lifetime(now: Counters) -> Choice:
@@ -128,11 +119,10 @@ def _lifetime(now: Counters) -> Choice:
     return Choice(window=window, lifetime=True, snapshots=0, reasons=(reason,))
 
 
-def _reasons(window: Window, before: _Reading, asked: TimeRange) -> Iterable[str]:
+def _reasons(window: Window, start: datetime, asked: TimeRange) -> Iterable[str]:
     slack = _tolerance(asked)
-    start = window.start if window.start is not None else before.at
     if start > asked.start + slack:
-        because = "the counters were reset then" if window.reset or before.counters is None else "of the first reading"
+        because = "the counters were reset then" if window.reset else "the first reading"
         yield f"nothing is known of the time before {iso_utc(start)} ({because})"
     elif start < asked.start - slack:
         yield f"the window begins {_span(asked.start - start)} earlier than asked, at the reading nearest to it"

@@ -306,9 +306,7 @@ def _build_answer(target: Target, question: Question, found: _Found, *, took_ms:
 
 
 def _basis(choice: Choice) -> str:
-    if choice.lifetime:
-        return "lifetime"
-    return "window of two readings" if choice.snapshots else "window since its counters began"
+    return "lifetime" if choice.lifetime else "window between two readings"
 
 
 def _restart_warning(found: _Found) -> list[str]:

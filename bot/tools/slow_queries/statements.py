@@ -28,7 +28,8 @@ _EXTENSION = f"""select {OWN_MARK} n.nspname as schema, e.extversion as version,
   exists(select from pg_depend d join pg_class c on c.oid = d.objid
          where d.refclassid = 'pg_extension'::regclass and d.refobjid = e.oid and d.deptype = 'e'
            and d.classid = 'pg_class'::regclass and c.relname = 'pg_stat_statements_info') as has_info,
-  current_setting('pg_stat_statements.track', true) is not null as loaded
+  current_setting('pg_stat_statements.track', true) is not null as loaded,
+  has_schema_privilege(n.oid, 'usage') as usable, current_user::text as role
 from (select 1) as always
   left join pg_extension e on e.extname = 'pg_stat_statements' left join pg_namespace n on n.oid = e.extnamespace"""
 
@@ -125,6 +126,13 @@ async def fetch_extension(db: ReadOnly) -> Extension:
             f"target {db.target.name!r}: pg_stat_statements is installed but the server has not loaded it",
             code="not_preloaded",
             fix=_PRELOAD_FIX,
+        )
+    if not row["usable"]:
+        schema, role = quote_name(str(row["schema"])), quote_name(str(row["role"]))
+        raise ToolFailed(
+            f"target {db.target.name!r}: role {role} may not use schema {schema}, in which pg_stat_statements is",
+            code="insufficient_privilege",
+            fix=f"GRANT USAGE ON SCHEMA {schema} TO {role};",
         )
     names = row["columns"]
     columns = frozenset(str(name) for name in names) if isinstance(names, list) else frozenset[str]()

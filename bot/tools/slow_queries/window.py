@@ -65,12 +65,12 @@ def build_window(before: Counters | None, after: Counters) -> Window:
     if before is None:
         whole = {key: activity for key, c in after.entries.items() if (activity := _subtract(ZERO, c)) is not None}
         return Window(start=began, end=after.taken_at, activities=whole, evicted=after.evicted)
-    reset = reset_at is not None and reset_at > before.server_now
+    reset = reset_at is not None and before.reset_at is not None and reset_at > before.reset_at
     activities: dict[StatementKey, Activity] = {}
     restarted = 0
     for key, counter in after.entries.items():
         base = ZERO if reset else before.entries.get(key, ZERO)
-        if base is not ZERO and _began_anew(base, counter, before):
+        if base is not ZERO and _began_anew(base, counter):
             base = ZERO
             restarted += 1
         activity = _subtract(base, counter)
@@ -86,8 +86,8 @@ def build_window(before: Counters | None, after: Counters) -> Window:
     )
 
 
-def _began_anew(base: Counter, now: Counter, before: Counters) -> bool:
-    if now.since is not None and now.since > before.server_now.timestamp():
+def _began_anew(base: Counter, now: Counter) -> bool:
+    if now.since is not None and base.since is not None and now.since > base.since:
         return True
     return now.calls < base.calls or now.total_s < base.total_s - _ROUNDING_S
 
