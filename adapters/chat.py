@@ -63,13 +63,17 @@ class ThreadRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Author:
-    """Who wrote. ``external`` is a person of another organisation, ``guest`` a restricted account."""
+    """Who wrote. ``external`` is a person of another organisation, ``guest`` a restricted account.
+
+    ``unknown``: the platform did not tell which of these the person is; access fails closed on it.
+    """
 
     id: str
     name: str
     bot: bool = False
     external: bool = False
     guest: bool = False
+    unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

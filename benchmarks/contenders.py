@@ -15,6 +15,10 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agent_core.context import Journal
 
 TOOLS = [
     {
@@ -100,7 +104,7 @@ async def build_hermod(url: str, *, sqlite: bool) -> Ask:
     agent = Agent(instructions="be brief", stream=False)
     journal_of = await _open_journals() if sqlite else lambda n: _memory()
 
-    async def _memory() -> MemoryJournal:
+    async def _memory() -> Journal:
         return MemoryJournal()
 
     async def ask(n: int) -> str:
@@ -120,7 +124,7 @@ async def build_hermod(url: str, *, sqlite: bool) -> Ask:
     return ask
 
 
-async def _open_journals() -> Callable[[int], Awaitable[object]]:
+async def _open_journals() -> Callable[[int], Awaitable[Journal]]:
     from bot.storage import open_store
     from bot.storage.base import NewInboxItem, RunRow
     from bot.storage.journal import StoreJournal
@@ -129,7 +133,7 @@ async def _open_journals() -> Callable[[int], Awaitable[object]]:
     store = open_store(f"sqlite:///{folder}/bench.db")
     await store.open()
 
-    async def journal(n: int) -> object:
+    async def journal(n: int) -> Journal:
         key, now = f"terminal:bench/b/{n}", datetime.now(UTC)
         item = NewInboxItem(event_key=key, thread_key=key, kind="message", payload="{}", received_at=now)
         await store.accept(item, queue_limit=50)

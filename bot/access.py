@@ -2,7 +2,8 @@
 
 ``decide`` looks at values only. Without rules, people of the installed workspace may speak and use READ tools
 on every target; people of other organisations and guests may not. The local terminal may do everything, because
-whoever sits there can read the settings anyway. A refusal says what to ask the operator for, and nothing of
+whoever sits there can read the settings anyway. Somebody whose standing the platform does not tell counts
+as neither known nor allowed. A refusal says what to ask the operator for, and nothing of
 the rules.
 """
 
@@ -32,6 +33,7 @@ class Caller:
     user_name: str = ""
     external: bool = False
     guest: bool = False
+    unknown: bool = False
     local: bool = False
 
     @classmethod
@@ -45,6 +47,7 @@ class Caller:
             user_name=author.name,
             external=author.external,
             guest=author.guest,
+            unknown=author.unknown,
             local=thread.platform == LOCAL_PLATFORM,
         )
 
@@ -140,6 +143,13 @@ def _decide_speak(policy: AccessPolicy, caller: Caller) -> Decision:
         return _refuse("I only answer people of this organisation", "to let people of other organisations use me")
     if caller.guest and not policy.allow_guests:
         return _refuse("I do not answer guest accounts", "to let guests use me")
+    if caller.unknown and not (policy.allow_external and policy.allow_guests):
+        reason = "I could not find out who you are, so I do not answer yet; try again in a minute"
+        return _refuse(reason, "whether I have the right to look people up, if it stays so")
+    return _decide_place(policy, caller)
+
+
+def _decide_place(policy: AccessPolicy, caller: Caller) -> Decision:
     if policy.workspaces and not _matches(policy.workspaces, caller, caller.workspace):
         return _refuse("I am not open to this workspace", f"to add the workspace {caller.workspace}")
     if policy.channels and not _matches(policy.channels, caller, caller.channel):

@@ -27,6 +27,7 @@ from agent_core.tools.builtin import register_builtin
 from agent_core.tools.executor import ToolExecutor
 from agent_core.tools.registry import ToolRegistry
 from bot.access import Access, AccessAuthorizer, build_policy
+from bot.audit import AuditedAuthorizer, AuditLog
 from bot.commands import CommandRunner
 from bot.dispatcher import Dispatcher
 from bot.http import Metric
@@ -81,6 +82,7 @@ class App:
         self.limits = build_limits(settings)
         self.access = Access(build_policy(settings.access, settings.targets))
         self.sender = Sender(store=store, adapters=adapters, clock=clock)
+        self._router = router
         self._counter = asyncio.create_task(asyncio.to_thread(load_counter, router.model))
         self.session = Session(
             store=store,
@@ -122,6 +124,8 @@ class App:
             AdapterNotConfigured: a platform refuses the tokens.
         """
         await free_dead_owners(self.store)
+        await asyncio.to_thread(self._router.prepare)
+        await self._counter
         self._dispatching = asyncio.create_task(self.dispatcher.run(), name="dispatcher")
         for adapter in self.adapters.values():
             await adapter.start(self.inbox.accept)
@@ -237,7 +241,8 @@ def build_tools(settings: Settings, store: Store, clock: Clock) -> Tools:
                 f"tools.modules: {name} has no register(registry) ({e}); see docs/adding-a-tool.md"
             ) from e
         register(registry)
-    authorizer = AccessAuthorizer(build_policy(settings.access, settings.targets))
+    policy = build_policy(settings.access, settings.targets)
+    authorizer = AuditedAuthorizer(AccessAuthorizer(policy), AuditLog(store, clock))
     executor = ToolExecutor(registry, authorizer=authorizer)
     return Tools(registry=registry, executor=executor, commands=CommandRunner(executor), targets=targets)
 

@@ -154,7 +154,7 @@ class Dispatcher:
             await self._work.crashed(claim, error)
         except StoreError as e:
             log.error("crash_not_reported", thread=claim.thread_key, error=str(e))
-            await self._clock.sleep(POLL_S)
+        await self._clock.sleep(POLL_S)  # whatever broke, the thread is not claimed again at once
 
     async def _renew(self, claim: Claim, worker: asyncio.Task[None]) -> None:
         while True:

@@ -13,7 +13,7 @@ from pydantic_core import to_json
 
 from adapters.chat import ChatAdapter, Command, Inbound, Message, ThreadRef
 from agent_core.agent import Agent
-from agent_core.context import Clock, Limits, Redactor, RunContext
+from agent_core.context import Clock, Limits, Redactor, RunContext, StepState
 from agent_core.llm.tokens import TokenCounter
 from agent_core.llm.types import ModelMessage
 from agent_core.llm.wire import dump_message, load_message
@@ -30,6 +30,7 @@ from bot.presenter import Sender, Status, build_reply_rows
 from bot.storage.base import (
     Claim,
     InboxItem,
+    InboxState,
     NewMessage,
     RunOutcome,
     RunRow,
@@ -47,7 +48,7 @@ HISTORY_ROWS = 400
 """Newest rows of a thread that are read; the token budget chooses among them."""
 
 MAX_ATTEMPTS = 5
-"""A run that took its process down this often is ended with a visible failure instead of being tried again."""
+"""A run that took its process down this often without finishing a step is ended with a visible failure."""
 
 EMPTY = (
     "You mentioned me without a question. Ask, for example: *which queries were slow in the last 30 minutes?* "
@@ -148,7 +149,8 @@ class Session:
         if not claim.items:
             return
         run = claim.run or await self._begin(claim)
-        items = [item for item in claim.items if item.run_id == run.run_id] if claim.run else self._next_turn(claim)
+        mine = [item for item in claim.items if item.run_id == run.run_id] if claim.run else self._next_turn(claim)
+        items = sorted(mine, key=_sent_first)
         inbound = [load_inbound(item.kind, item.payload) for item in items]
         adapter = self._adapters[inbound[0].thread.platform]
         async with Status(adapter, inbound[0].thread) as status:
@@ -157,19 +159,25 @@ class Session:
             await self._deliver(claim)
 
     async def crashed(self, claim: Claim, error: Exception) -> None:
-        """End the thread's run with a visible failure."""
-        found = [row for row in await self._store.list_runs(thread_key=claim.thread_key, limit=1)]
-        if not found or RunState(found[0].state).final:
-            return
+        """End the thread's run with a visible failure; one is begun for items that never came so far."""
+        found = await self._store.list_runs(thread_key=claim.thread_key, limit=1)
+        run = next((row for row in found if not RunState(row.state).final), None)
+        if run is None:
+            waiting = [item.id for item in claim.items if item.state is InboxState.OPEN]
+            if not waiting:
+                return
+            run = await self._start(claim, waiting)
         thread = ThreadRef.parse_key(claim.thread_key)
-        answer = Answer(text=CRASHED.format(run_id=found[0].run_id), state=RunState.ERROR, error="crashed")
-        await self._finish(claim, found[0], thread, self._adapters[thread.platform], answer)
+        answer = Answer(text=CRASHED.format(run_id=run.run_id), state=RunState.ERROR, error="crashed")
+        await self._finish(claim, run, thread, self._adapters[thread.platform], answer)
         await self._deliver(claim)
 
     # -- the turn ------------------------------------------------------------------------------------
 
     async def _begin(self, claim: Claim) -> RunRow:
-        items = self._next_turn(claim)
+        return await self._start(claim, [item.id for item in self._next_turn(claim)])
+
+    async def _start(self, claim: Claim, item_ids: Sequence[int]) -> RunRow:
         run = RunRow(
             run_id=f"r{secrets.token_hex(8)}",
             thread_key=claim.thread_key,
@@ -177,14 +185,14 @@ class Session:
             state=RunState.INIT.value,
             started_at=self._clock.now(),
         )
-        await self._store.begin_run(claim, run, [item.id for item in items])
+        await self._store.begin_run(claim, run, item_ids)
         return run
 
     def _next_turn(self, claim: Claim) -> list[InboxItem]:
         """Take the open items that belong together: messages of people with the same rights, or one command."""
         taken: list[InboxItem] = []
         rights: object = None
-        for item in claim.items:
+        for item in sorted(claim.items, key=_sent_first):
             inbound = load_inbound(item.kind, item.payload)
             if not isinstance(inbound, Message):
                 return taken or [item]
@@ -204,7 +212,7 @@ class Session:
         if claim.thread_key in self._stopped:
             self._stopped.discard(claim.thread_key)
             return Answer(text=STOPPED, state=RunState.ERROR, error="cancelled")
-        if run.attempt > MAX_ATTEMPTS:
+        if run.attempt > MAX_ATTEMPTS and not await self._progresses(run):
             text = GAVE_UP.format(attempts=run.attempt - 1, run_id=run.run_id)
             return Answer(text=text, state=RunState.ERROR, error="gave_up")
         ctx = self._build_context(claim, run, Turn(thread=inbound[0].thread, callers=callers), on_event)
@@ -216,6 +224,12 @@ class Session:
         if problem := _problem_with(messages):
             return Answer(text=problem, state=RunState.FINISHED)
         return await self._run(claim, run, ctx, messages)
+
+    async def _progresses(self, run: RunRow) -> bool:
+        """Tell whether a run gets on in spite of its restarts: some may end, but not every one, without a new step."""
+        found = await self._store.load_run(run.run_id)
+        done = sum(step.entry.state is StepState.DONE for step in found[1]) if found is not None else 0
+        return run.attempt <= MAX_ATTEMPTS * (1 + done)
 
     def _build_context(self, claim: Claim, run: RunRow, turn: Turn, on_event: EventSink) -> RunContext:
         def emit(event: RunEvent) -> None:
@@ -283,6 +297,11 @@ class Session:
     async def _deliver(self, claim: Claim) -> None:
         rows = await self._store.load_outbox(claim.thread_key)
         await self._sender.send(claim, tuple(row for row in rows if not row.state.final))
+
+
+def _sent_first(item: InboxItem) -> tuple[datetime, int]:
+    """Order by when something was said; two sockets may deliver it the other way round."""
+    return load_inbound(item.kind, item.payload).sent_at, item.seq
 
 
 def _problem_with(messages: Sequence[Message]) -> str:

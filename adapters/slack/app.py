@@ -39,9 +39,11 @@ from adapters.chat import (
 )
 from adapters.slack.client import SlackClient, SlackUnreachable
 from adapters.slack.directory import Directory
+from adapters.slack.order import ArrivalOrder
 from adapters.slack.parse import (
     COMMAND_THREAD,
     PLATFORM,
+    Draft,
     Identity,
     Person,
     build_author,
@@ -144,6 +146,7 @@ class SlackAdapter:
         self._monotonic = monotonic
         self._sleep = sleep
         self._people = Directory(self._fetch_person, monotonic=monotonic, ttl_s=people_ttl_s, wait_s=people_wait_s)
+        self._order = ArrivalOrder()
         self._accept: Accept | None = None
         self._identity: Identity | None = None
         self._bolt: AsyncApp | None = None
@@ -287,6 +290,10 @@ class SlackAdapter:
         draft = parse_event(body, identity, bots=self._bots)
         if draft is None:
             return
+        async with self._order.turn(draft.thread.key):
+            await self._hand_over(draft, accept, identity)
+
+    async def _hand_over(self, draft: Draft, accept: Accept, identity: Identity) -> None:
         concerns_us = draft.mentioned or draft.direct or draft.thread.thread != draft.id
         others = [person for person in draft.people if person != identity.bot_user]
         people = await self._people.find(others) if concerns_us else {}

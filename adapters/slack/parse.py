@@ -195,7 +195,7 @@ def build_message(draft: Draft, people: Mapping[str, Person], identity: Identity
 def build_author(user: str, person: Person | None, *, external: bool = False, bot: bool = False) -> Author:
     """Describe who wrote; without ``person`` by the id and what the event itself says."""
     if person is None:
-        return Author(id=user, name=user, external=external, bot=bot)
+        return Author(id=user, name=user, external=external, bot=bot, unknown=True)
     return Author(id=user, name=person.name, bot=bot or person.bot, external=person.external, guest=person.guest)
 
 

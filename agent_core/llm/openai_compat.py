@@ -121,6 +121,10 @@ class OpenAICompatible:
         finally:
             await chunks.close()
 
+    def prepare(self) -> None:
+        """Import the SDK."""
+        import openai.resources.chat  # noqa: F401
+
     async def aclose(self) -> None:
         """Close the connection pool."""
         if self._client is not None:

@@ -33,6 +33,14 @@ class Provider(Protocol):
         """Ask and yield text as it comes; the last item is the whole ``ModelResponse``."""
         ...
 
+    def prepare(self) -> None:
+        """Import and build what the first request needs.
+
+        It may take a second of CPU, so a program calls it in a thread before it serves. Optional: the first
+        request does it otherwise.
+        """
+        ...
+
     async def aclose(self) -> None:
         """Release connections; afterwards the provider is not used again."""
         ...

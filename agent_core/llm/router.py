@@ -65,6 +65,11 @@ class Router:
                     break
         raise AllProvidersFailed(tuple(failures))
 
+    def prepare(self) -> None:
+        """Prepare every provider."""
+        for provider in self._providers:
+            provider.prepare()
+
     async def aclose(self) -> None:
         """Close every provider."""
         for provider in self._providers:

@@ -65,5 +65,8 @@ class ScriptedProvider:
                 yield TextChunk(text=f" {word}" if n else word)
         yield response
 
+    def prepare(self) -> None:
+        """Nothing to prepare."""
+
     async def aclose(self) -> None:
         """Nothing to release."""

@@ -304,6 +304,7 @@ class AgentLoop:
             detail=result.content,
             arguments=work.ctx.redactor.redact(call.arguments),
             error="" if result.ok else (result.error_code or "failed"),
+            replayed=result.replayed,
         )
 
 

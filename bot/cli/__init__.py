@@ -54,9 +54,9 @@ def main() -> None:
     except BrokenPipeError:
         sys.exit(EXIT_FAILED)
     except Exception as e:  # noqa: BLE001 - one of the four marked places: a person reads one line, the log the rest
-        import structlog
+        from bot.cli.setup import log_crash
 
-        structlog.get_logger("hermod.cli").exception("command_crashed")
+        log_crash()
         print(f"hermod: internal error ({type(e).__name__}); please report it with the log above", file=sys.stderr)
         sys.exit(EXIT_FAILED)
 

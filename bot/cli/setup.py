@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import structlog
+
 from bot.logs import configure_logging
 from bot.redact import SecretRedactor
 from bot.settings import Settings, load_settings
+
+SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|URL|DSN", re.IGNORECASE)
 
 SCHEMA_VERSION = 1
 """The ``schema`` of every JSON object that a command prints; it rises when a field changes its meaning."""
@@ -37,6 +42,13 @@ def start_logging(settings: Settings, *, verbose: bool, quiet: bool) -> None:
     """Configure logging with the settings' secrets redacted."""
     level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
     configure_logging(SecretRedactor(settings.secrets()), level=level)
+
+
+def log_crash() -> None:
+    """Log the exception being handled, redacted; without settings by the secrets that the environment names."""
+    if not structlog.is_configured():
+        configure_logging(SecretRedactor([v for k, v in os.environ.items() if SECRET_NAME.search(k)]))
+    structlog.get_logger("hermod.cli").exception("command_crashed")
 
 
 def print_json(data: Mapping[str, object]) -> None:

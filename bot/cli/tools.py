@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from dataclasses import replace
 from pathlib import Path
 
 from adapters.chat import ThreadRef
@@ -16,6 +17,9 @@ from bot.commands import BadArguments, describe_usage, parse_pairs
 from bot.redact import SecretRedactor
 from bot.session import Turn
 from bot.settings import Settings
+
+MAX_OUTPUT_CHARS = 10_000_000
+"""Nobody's context window is at stake here, and JSON must stay whole."""
 
 
 async def run_tools_list(*, config: Path | None, as_json: bool) -> int:
@@ -65,7 +69,7 @@ def _build_context(settings: Settings) -> RunContext:
     clock = SystemClock()
     run_id = f"r{secrets.token_hex(8)}"
     thread = ThreadRef(platform="terminal", workspace="local", channel="tools", thread=run_id)
-    limits = build_limits(settings)
+    limits = replace(build_limits(settings), tool_output_chars=MAX_OUTPUT_CHARS)
     caller = Caller(platform="terminal", workspace="local", channel="tools", user_id="local", local=True)
     return RunContext(
         run_id=run_id,

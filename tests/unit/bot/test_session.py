@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -174,6 +175,8 @@ async def test_a_message_during_a_run_waits_for_its_turn(store: Store) -> None:
 
         async def stream(self, request: ModelRequest) -> AsyncIterator[ModelResponse]:
             yield await self.complete(request)
+
+        def prepare(self) -> None: ...
 
         async def aclose(self) -> None: ...
 
@@ -415,3 +418,12 @@ async def test_delivered_counts_and_metrics_follow(store: Store) -> None:
     assert made.sender.delivered == 1
     assert made.session.ended["finished"] == 1
     assert isinstance(await made.chat.find_posted(made.chat.posts[0].thread, made.chat.posts[0].key), Delivered)
+
+
+async def test_messages_that_arrive_in_the_wrong_order_are_asked_in_the_order_they_were_said(store: Store) -> None:
+    made, provider = desk(store, [say("ok")])
+    first, second = message("first", number=1), message("second", number=2, author=BOB)
+    await made.inbox.accept(replace(second, sent_at=second.sent_at + timedelta(milliseconds=20)))
+    await made.inbox.accept(first)
+    await made.dispatcher.work_all()
+    assert [m.content for m in provider.requests[0].messages[1:]] == ["first", "second"]

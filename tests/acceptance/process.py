@@ -1,0 +1,124 @@
+"""``hermod run`` as a process of its own, against local servers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+
+import aiohttp
+
+ROOT = Path(__file__).parents[2]
+
+COUNTED_TOOLS = '''
+import asyncio
+import os
+import pathlib
+
+LOG = pathlib.Path(os.environ["TOOL_LOG"])
+
+
+def register(registry):
+    """Register a tool whose every run can be counted from outside."""
+
+    async def look_at(thing: str) -> str:
+        """Look at a thing.
+
+        Args:
+            thing: which one.
+        """
+        with LOG.open("a") as log:
+            log.write(f"{thing}\\n")
+        await asyncio.sleep(0.05)
+        return f"{thing} is fine"
+
+    registry.register(look_at)
+'''
+
+
+class HermodProcess:
+    """Starts, stops and kills one ``hermod run``; the settings stay between starts."""
+
+    def __init__(self, folder: Path, *, slack_url: str, model_url: str, extra: str = "") -> None:
+        self.folder = folder
+        self.port = 0
+        self.tool_log = folder / "tools.log"
+        self.tool_log.touch()
+        (folder / "counted_tools.py").write_text(COUNTED_TOOLS)
+        self._config = folder / "hermod.toml"
+        self._config.write_text(
+            textwrap.dedent(f"""
+                [storage]
+                url = "sqlite:///{folder}/hermod.db"
+                [[models]]
+                name = "main"
+                model = "fake-large"
+                base_url = "{model_url}"
+                api_key = "sk-local-key"
+                [slack]
+                bot_token = "xoxb-fake-bot"
+                app_token = "xapp-1-fake-app"
+                api_url = "{slack_url}"
+                [http]
+                port = 0
+                [tools]
+                modules = ["counted_tools"]
+                """)
+            + textwrap.dedent(extra)
+        )
+        self._process: asyncio.subprocess.Process | None = None
+        self.log_path = folder / "hermod.log"
+
+    @property
+    def database(self) -> Path:
+        return self.folder / "hermod.db"
+
+    async def start(self) -> None:
+        """Start the process; it is not waited for until it is connected."""
+        environ = {k: v for k, v in os.environ.items() if not k.startswith("HERMOD_")}
+        environ |= {"PYTHONPATH": f"{self.folder}:{ROOT}", "TOOL_LOG": str(self.tool_log)}
+        with self.log_path.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "bot", "run", "--config", str(self._config), env=environ, stderr=log, stdout=log
+            )
+
+    async def find_port(self) -> int:
+        """Read the HTTP port that the newest start took from its log."""
+        async with asyncio.timeout(20):
+            while True:
+                ports = [e["port"] for e in self.events() if e.get("event") == "http_listening"]
+                if ports:
+                    return int(str(ports[-1]))
+                await asyncio.sleep(0.05)
+
+    def events(self) -> list[Mapping[str, object]]:
+        """The log events of all starts so far."""
+        lines = self.log_path.read_text(errors="replace").splitlines() if self.log_path.exists() else []
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """Ask the HTTP port."""
+        url = f"http://127.0.0.1:{await self.find_port()}{path}"
+        async with aiohttp.ClientSession() as session, session.get(url) as response:
+            return response.status, await response.text()
+
+    async def kill(self) -> None:
+        """kill -9."""
+        await self._end(signal.SIGKILL)
+
+    async def stop(self) -> int:
+        """SIGTERM, and the exit code."""
+        return await self._end(signal.SIGTERM)
+
+    async def _end(self, sign: signal.Signals) -> int:
+        process = self._process
+        if process is None or process.returncode is not None:
+            return 0 if process is None else (process.returncode or 0)
+        process.send_signal(sign)
+        async with asyncio.timeout(45):
+            return await process.wait()
