@@ -17,6 +17,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -104,6 +105,11 @@ class DemoDatabase:
     def url(self) -> str:
         """The address for Hermod: role ``hermod``, read-only, with ``pg_monitor``. It holds a password."""
         return self._server.url("shop", user="hermod", password=self._reader_secret)
+
+    @property
+    def folder(self) -> Path:
+        """Where the server lives while the demo runs; see ``EmbeddedPostgres.folder``."""
+        return self._server.folder
 
     @property
     def facts(self) -> DemoFacts:

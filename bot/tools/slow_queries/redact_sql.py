@@ -79,6 +79,17 @@ def redact_message(message: str, sql: str) -> str:
 
 
 def _redacted_parts(sql: str) -> Iterator[str]:
+    """Yield the parts of the result, with one space for each run of white space and comments."""
+    gap = False
+    for part in _judged_parts(sql):
+        if part != " ":
+            if gap:
+                yield " "
+            yield part
+        gap = part == " "
+
+
+def _judged_parts(sql: str) -> Iterator[str]:
     text = sql[:_LONGEST_INPUT]
     tokens = list(tokenize(text))
     number = max((int(t.text[1:]) for t in tokens if t.kind is TokenKind.PARAMETER and len(t.text) < 7), default=0)

@@ -20,6 +20,9 @@ from bot.tools.slow_queries.failures import quote_name
 if TYPE_CHECKING:
     from psycopg.sql import Composable, Composed
 
+# Much more than is ever shown, and little enough to redact a hundred of them at once.
+_TEXT_CHARS = 8_000
+
 _EXTENSION = f"""select {OWN_MARK} n.nspname as schema, e.extversion as version,
   array(select a.attname::text from pg_depend d join pg_class c on c.oid = d.objid
         join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
@@ -42,7 +45,8 @@ _SERVER = f"""select {OWN_MARK} extract(epoch from clock_timestamp())::float8 as
 _SYSTEM = f"""select {OWN_MARK} case when has_function_privilege('pg_control_system()', 'execute')
   then (select system_identifier::text from pg_control_system()) else '' end as system_id"""
 
-_RUNNING = f"""select {OWN_MARK} pid, datname::text as db, usename::text as username, query,
+_RUNNING = f"""select {OWN_MARK} pid, datname::text as db, usename::text as username,
+  left(query, {_TEXT_CHARS}) as query,
   extract(epoch from clock_timestamp() - query_start)::float8 as age_s
 from pg_stat_activity
 where state = 'active' and backend_type = 'client backend' and pid <> pg_backend_pid()
@@ -223,7 +227,7 @@ async def fetch_texts(
 
     rows = await db.fetch(
         sql.SQL(
-            "select {mark} s.userid, s.dbid, {toplevel} as toplevel, s.queryid, s.query, "
+            "select {mark} s.userid, s.dbid, {toplevel} as toplevel, s.queryid, left(s.query, %s) as query, "
             "s.userid = %s and position(%s in s.query) > 0 as own, d.datname::text as db, r.rolname::text as username "
             "from {schema}.pg_stat_statements(true) s left join pg_database d on d.oid = s.dbid "
             "left join pg_roles r on r.oid = s.userid "
@@ -233,7 +237,7 @@ async def fetch_texts(
             toplevel=sql.SQL("s.toplevel" if "toplevel" in extension.columns else "true"),
             schema=sql.Identifier(extension.schema),
         ),
-        (server.userid, OWN_MARK, [key.queryid for key in keys], server.userid, OWN_MARK),
+        (_TEXT_CHARS, server.userid, OWN_MARK, [key.queryid for key in keys], server.userid, OWN_MARK),
     )
     return {
         _key(row): StatementText(

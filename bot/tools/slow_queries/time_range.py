@@ -25,7 +25,7 @@ _UNIT_WORDS: Mapping[str, str] = {
     **dict.fromkeys(("d", "day", "days"), "d"),
     **dict.fromkeys(("w", "week", "weeks"), "w"),
 }
-_RELATIVE = re.compile(r"(?:(?P<last>last|past)[\s_-]*)?(?P<count>\d{1,9}(?:\.\d{1,3})?)?[\s_-]*(?P<unit>[a-z]+)")
+_RELATIVE = re.compile(r"(?:(?P<last>last|past)[ _-]?)?(?P<count>\d{1,9}(?:\.\d{1,3})?)?[ _-]?(?P<unit>[a-z]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,8 @@ from agent_core.tools.registry import ToolRegistry
 from bot.tools.slow_queries.answer import SlowQueries
 from bot.tools.slow_queries.explain import QueryPlan, explain_statement
 from bot.tools.slow_queries.history import SnapshotStore
-from bot.tools.slow_queries.slow_queries import OrderBy, read_slow_queries
+from bot.tools.slow_queries.report import OrderBy
+from bot.tools.slow_queries.slow_queries import read_slow_queries
 from bot.tools.slow_queries.statement_check import LONGEST_SQL
 from bot.tools.slow_queries.time_range import FORMS
 from bot.tools.targets import Targets
