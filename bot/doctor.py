@@ -14,7 +14,7 @@ from agent_core.llm.types import ModelMessage, ModelRequest
 from bot.app import build_provider, build_targets, open_storage
 from bot.settings import ModelSettings, Settings
 from bot.storage.base import StoreError
-from bot.tools.slow_queries import preflight
+from bot.tools.slow_queries.preflight import preflight
 
 CHECK_S = 15.0
 """Bound of one check."""

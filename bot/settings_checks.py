@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import zoneinfo
 from collections.abc import Callable, Iterator, Mapping
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from bot.settings_sources import KeyPath, Mistake
 from bot.settings_tree import ModelSettings, SettingsTree, TargetSettings
@@ -87,6 +87,14 @@ def _has_host(url: str) -> bool:
         return False
 
 
+def _has_socket(url: str) -> bool:
+    """Tell whether a URL names its server as libpq does for unix sockets: ``postgresql://user@/db?host=/run/pg``."""
+    try:
+        return any(name == "host" and value for name, value in parse_qsl(urlsplit(url).query))
+    except ValueError:
+        return False
+
+
 def _check_slack(tree: SettingsTree, installed: Installed) -> Iterator[Mistake]:
     slack = tree.slack
     if slack is None:
@@ -126,7 +134,7 @@ def _check_target(path: KeyPath, target: TargetSettings, installed: Installed) -
         if not target.url.lower().startswith(f"{target.engine}:///"):
             yield Mistake(path=url, text=f"must be {target.engine}:/// and a path")
     else:
-        if not _has_host(target.url):
+        if not _has_host(target.url) and not _has_socket(target.url):
             text = f"must be {target.engine}://user@host:port/database, with special signs of the password as %XX"
             yield Mistake(path=url, text=text)
         if target.engine == "postgresql" and not installed("psycopg"):
