@@ -62,7 +62,7 @@ class OfflineProvider:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
-        self._indexes: dict[str, ToolIndex] = {}
+        self._indexes: list[tuple[tuple[ToolSpec, ...], ToolIndex]] = []
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Call the tools that the newest message asks for, or answer with their results."""
@@ -91,17 +91,19 @@ class OfflineProvider:
             yield TextChunk(text=line)
         yield response
 
+    def prepare(self) -> None:
+        """Nothing to prepare."""
+
     async def aclose(self) -> None:
         """Nothing to release."""
 
-    def _index(self, tools: Sequence[ToolSpec]) -> ToolIndex:
-        key = repr(tools)
-        index = self._indexes.get(key)
-        if index is None:
-            if len(self._indexes) >= _KEPT_INDEXES:
-                self._indexes.clear()
-            index = self._indexes[key] = ToolIndex(tools)
-        return index
+    def _index(self, tools: tuple[ToolSpec, ...]) -> ToolIndex:
+        for known, index in self._indexes:
+            if known is tools or known == tools:
+                return index
+        made = ToolIndex(tools)
+        self._indexes = [(tools, made), *self._indexes[: _KEPT_INDEXES - 1]]
+        return made
 
     def _plan(self, planner: Planner, turn: _Turn, past: Sequence[PastCall]) -> Plan:
         if not turn.text or small_talk(turn.text):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal
 
 from agent_core.llm.types import ToolExample, ToolSpec
+from bot.storage.base import Snapshot
 
 TARGETS = ["shop", "billing"]
 
@@ -183,3 +185,13 @@ def canned_result(name: str) -> str:
     if name == "get_slow_queries":
         return json.dumps({"ok": True, "target": "shop", "engine": "postgres", "rows": SLOW_ROWS, "warnings": []})
     return json.dumps({"ok": True, "result": 42})
+
+
+class NoStore:
+    """Stands where the shipped tools want a store; the questions only read their specs."""
+
+    async def save_snapshot(self, snapshot: Snapshot, *, keep_s: float) -> None:
+        raise AssertionError("no tool is run here")
+
+    async def find_snapshot(self, target: str, *, at: datetime, side: Literal["before", "after"]) -> Snapshot | None:
+        raise AssertionError("no tool is run here")

@@ -8,10 +8,13 @@ from functools import cached_property
 
 from agent_core.llm.reading.maths import Expression, read_expression
 from agent_core.llm.reading.sqltext import Code, read_code, read_sql
-from agent_core.llm.reading.times import Times, blank, read_times
+from agent_core.llm.reading.times import Times, read_times
 from agent_core.llm.reading.vocabulary import FOLLOW_UP_CHINESE, FOLLOW_UP_ENGLISH
 from agent_core.llm.reading.words import Token, tokenize
 from agent_core.llm.reading.zones import Zone, read_zones
+
+LONGEST_PROSE = 4_000
+"""Characters in which words are looked for; a longer message is a pasted text, whose end says nothing more."""
 
 _FOLLOWS = re.compile(
     rf"^\W*(?:(?:{'|'.join(sorted(FOLLOW_UP_ENGLISH, key=len, reverse=True))})\b|(?:{'|'.join(FOLLOW_UP_CHINESE)}))"
@@ -44,11 +47,12 @@ class Clause:
 
     @cached_property
     def prose(self) -> str:
-        """The text with SQL and code blanked out; positions are those of ``text``."""
+        """The beginning of the text with SQL and code crossed out; positions are those of ``text``."""
         prose = self.text
         for code in [*self.code, *([self.sql] if self.sql else [])]:
-            prose = blank(prose, code.start, code.end)
-        return prose
+            # not spaces: a pattern that skips spaces would have to try a long run of them from every place
+            prose = prose[: code.start] + "\0" * (code.end - code.start) + prose[code.end :]
+        return prose[:LONGEST_PROSE]
 
     @cached_property
     def times(self) -> Times:
@@ -91,3 +95,9 @@ class Clause:
     def follows(self) -> bool:
         """True when it is worded as a continuation: "and ...", "what about ...?", "…呢？"."""
         return _FOLLOWS.search(self.prose) is not None
+
+    @cached_property
+    def lead(self) -> int:
+        """Where the words that only mark a continuation end ("now" in "now for yesterday"); 0 without them."""
+        m = _FOLLOWS.match(self.prose)
+        return m.end() if m else 0

@@ -10,6 +10,7 @@ from agent_core.llm.reading.past import parse_result
 
 MAX_COLUMNS = 6
 MAX_ROWS = 20
+MAX_OUTLINE = 60
 _MAX_TEXT = 6_000
 _FRAME = ("ok", "target", "engine", "engine_version", "source", "window", "coverage", "rows", "truncated", "warnings")
 _HIDDEN = (*_FRAME, "took_ms", "duration_kind", "expression", "schema")
@@ -42,8 +43,8 @@ def render_result(content: str, labels: Mapping[str, str]) -> str:
     """
     value = parse_result(content)
     if isinstance(value, str):
-        broken = content.lstrip()[:1] in ("{", "[")
-        text = content if len(content) <= _MAX_TEXT else content[:_MAX_TEXT] + " …"
+        broken = value is content and content.lstrip()[:1] in ("{", "[")
+        text = value if len(value) <= _MAX_TEXT else value[:_MAX_TEXT] + " …"
         return f"{_fence(text)}\n{_say(labels, 'The result was cut.')}" if broken else text.strip() or "–"
     return "\n".join(_render(value, labels)).strip() or _say(labels, "Empty result.")
 
@@ -64,7 +65,7 @@ def _render(value: object, labels: Mapping[str, str]) -> list[str]:
         return _render_object(value, labels)
     if isinstance(value, list):
         return _render_list("", value, labels)
-    return [write_value("", value)]
+    return [_plain(value)]
 
 
 def _render_error(value: Mapping[str, object], labels: Mapping[str, str]) -> list[str]:
@@ -171,13 +172,21 @@ def _render_list(key: str, values: Sequence[object], labels: Mapping[str, str]) 
     if len(objects) < len(values):
         lines = [f"- {write_value(key, v)}" for v in values[:MAX_ROWS]]
         return lines + _rest(len(values), labels)
+    if objects and all(isinstance(o.get("depth"), int) and isinstance(o.get("text"), str) for o in objects):
+        outline = [f"{'  ' * _depth(o)}{o['text']}" for o in objects[:MAX_OUTLINE]]
+        return [_fence("\n".join(outline)), *_rest(len(objects), labels, MAX_OUTLINE)]
     if any(isinstance(o.get(c), list) and o[c] for o in objects for c in _CHILDREN):
         return _render_tree(objects, 0)
     return _render_table(objects, labels)
 
 
-def _rest(count: int, labels: Mapping[str, str]) -> list[str]:
-    return ["", f"… {count - MAX_ROWS} {_say(labels, 'more rows')}"] if count > MAX_ROWS else []
+def _depth(row: Mapping[str, object]) -> int:
+    depth = row.get("depth")
+    return min(max(depth, 0), 40) if isinstance(depth, int) else 0
+
+
+def _rest(count: int, labels: Mapping[str, str], shown: int = MAX_ROWS) -> list[str]:
+    return ["", f"… {count - shown} {_say(labels, 'more rows')}"] if count > shown else []
 
 
 def _render_table(rows: Sequence[Mapping[str, object]], labels: Mapping[str, str]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent_core.llm.reading.clause import Clause
@@ -32,6 +32,8 @@ _HINT: Mapping[str, float] = {
     "choice": 0.15,
     "limit": 0.1,
 }
+_POINTED_AT = 0.8
+"""What it tells that a row of an earlier result has the argument that would be missing."""
 _UNREAD = 0.6
 """What it costs a tool to have no argument for a time range, a statement or a calculation that was named."""
 
@@ -109,13 +111,18 @@ class ToolIndex:
         """1 for a word of one tool (or of none), less the more tools use it."""
         return self._rarity.get(concept, 1.0)
 
-    def rank(self, clause: Clause) -> list[Match]:
-        """Return the tools that fit, best first. Tools without any word in common need a telling argument."""
+    def rank(self, clause: Clause, given: Callable[[Slot], Reading | None] | None = None) -> list[Match]:
+        """Return the tools that fit, best first. Tools without any word in common need a telling argument.
+
+        Args:
+            clause: what was said.
+            given: a value for a required argument that the clause only points at ("the slowest one").
+        """
         matches: list[Match] = []
         for candidate in self.candidates:
             worded = any(c in candidate.weights for t in clause.tokens for c in t.concepts)
             if worded or (clause.compares and candidate.has("duration")) or self._tells(candidate, clause):
-                matches.append(self.match(candidate, clause))
+                matches.append(self.match(candidate, clause, given))
         return sorted((m for m in matches if m.score > 0), key=lambda m: -m.score)
 
     def _tells(self, candidate: Candidate, clause: Clause) -> bool:
@@ -125,9 +132,12 @@ class ToolIndex:
             or (candidate.has("code") and bool(clause.code))
         )
 
-    def match(self, candidate: Candidate, clause: Clause) -> Match:
+    def match(
+        self, candidate: Candidate, clause: Clause, given: Callable[[Slot], Reading | None] | None = None
+    ) -> Match:
         """Fill the tool's arguments and score the fit."""
         filled = fill(candidate.slots, clause, ignore=self.vocabulary)
+        pointed = _take_given(filled, given) if given else False
         self.read_text(candidate, clause, filled)
         words = self._words(candidate, clause, filled.spans())
         named = re.search(rf"(?<!\w){re.escape(candidate.spec.name)}(?!\w)", clause.prose, re.IGNORECASE) is not None
@@ -135,6 +145,9 @@ class ToolIndex:
         telling = sum(
             (_SURE.get(kind) or _HINT.get(kind, 0.05)) * (1.0 if sure else 0.5) for kind, sure in read.items()
         )
+        if pointed:
+            telling += _POINTED_AT - (_SURE["sql"] if "sql" in read else 0.0)
+            read.pop("sql", None)  # it is a hint only, words have to name the tool
         cost = _STRANGE * words.strange
         if "sql" in read or named:
             cost = min(cost, 0.4)
@@ -151,6 +164,7 @@ class ToolIndex:
             if slot.kind != "text":
                 continue
             triggers = {c for c, w in candidate.weights.items() if w >= EXAMPLE}
+            triggers |= {c for s in candidate.slots if s is not slot for t in tokenize(s.name) for c in t.concepts}
             span = read_free_text(slot, clause, candidate.spec.examples, triggers, filled.spans())
             if span:
                 start, end = span
@@ -194,8 +208,20 @@ class ToolIndex:
     def is_told(self, match: Match, clause: Clause) -> bool:
         """Tell whether words of the clause name the tool itself, not only its arguments and their values."""
         arguments = {c for s in match.candidate.slots for t in tokenize(s.name) for c in t.concepts}
-        concepts = {c for t in _outside(clause, match.filled.spans()) for c in t.concepts} - arguments
+        told = [t for t in _outside(clause, match.filled.spans()) if t.start >= clause.lead]
+        concepts = {c for t in told for c in t.concepts} - arguments
         return any(match.candidate.weights.get(c, 0.0) >= HEADLINE for c in concepts)
+
+
+def _take_given(filled: Filled, given: Callable[[Slot], Reading | None]) -> bool:
+    taken = False
+    for slot in list(filled.missing):
+        reading = given(slot) if slot.kind != "text" else None
+        if reading:
+            filled.readings[slot.name] = [reading]
+            filled.missing.remove(slot)
+            taken = True
+    return taken
 
 
 def _outside(clause: Clause, spans: list[tuple[int, int]]) -> list[Token]:

@@ -12,9 +12,9 @@ _VALUES |= {word: 10 * n for n, word in enumerate(_TENS.split(), 2)}
 _SCALES = {"hundred": 100, "thousand": 1000, "million": 1_000_000}
 _WORD = "(?:" + "|".join(sorted((*_VALUES, *_SCALES), key=len, reverse=True)) + ")"
 
-DIGITS = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
-ENGLISH = rf"(?:\b(?:a\s+)?{_WORD}(?:(?:[\s-]+|\s+and\s+){_WORD})*\b)"
-CHINESE = "[零〇一二两三四五六七八九十百千万]+"
+DIGITS = r"(?:\d{1,3}(?:,\d{3}){1,6}(?:\.\d{1,9})?|\d{1,15}(?:\.\d{1,9})?|\.\d{1,9})"
+ENGLISH = rf"(?:\b(?:a\s+)?{_WORD}(?:(?:[\s-]|\sand\s){_WORD}){{0,8}}\b)"
+CHINESE = "[零〇一二两三四五六七八九十百千万]{1,12}"
 ANY = rf"(?:{DIGITS}|{ENGLISH}|{CHINESE})"
 """A pattern (case has to be ignored) for one number in any of the three ways of writing."""
 

@@ -41,9 +41,13 @@ class PastCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """Words that point at a row: ``row`` is its 1-based number, -1 the last; None is the worst (or the only) one."""
+    """Words that point at a row: ``row`` is its 1-based number, -1 the last; None is the worst (or the only) one.
+
+    ``vague`` is true for "it" and "that", which may as well mean what the last call was about.
+    """
 
     row: int | None
+    vague: bool
     start: int
     end: int
 
@@ -77,7 +81,8 @@ def read_reference(text: str) -> Reference | None:
     """Find the words that point at a row of an earlier result; an exact row wins over "it"."""
     found = list(_REFERENCE.finditer(text))
     for m in sorted(found, key=lambda m: bool(m.group("it") or m.group("zh_it"))):
-        return Reference(row=_row_number(m), start=m.start(), end=m.end())
+        vague = bool(m.group("it") or m.group("zh_it"))
+        return Reference(row=_row_number(m), vague=vague, start=m.start(), end=m.end())
     return None
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from agent_core.llm.reading.clause import Clause
 from agent_core.llm.reading.match import ACCEPT, Match, ToolIndex
-from agent_core.llm.reading.past import PastCall, look_up, read_reference
+from agent_core.llm.reading.past import PastCall, look_up, read_reference, rows_of
 from agent_core.llm.reading.schema import Slot
 from agent_core.llm.reading.slots import Filled, Reading, fill
 from agent_core.llm.reading.vocabulary import REPEAT
@@ -17,10 +17,12 @@ from agent_core.llm.reading.words import mend_spelling
 from agent_core.llm.types import ToolSpec
 
 _TIME_WORDS = "hour hours minute minutes second seconds yesterday today week weeks last past"
+_TO_COME = "\0"
+"""Stands for a value of a row that the message's first part will find."""
 _HARD = r"[?？;；!！。]+\s*|\n+|\.\s+(?=[A-Z])"
 _SOFT = (
-    r"\s*,?\s*\b(?:and\s+(?:also|then)|and|then|also|plus|after\s+that|as\s+well\s+as)\s+(?=\S)"
-    r"|\s*[,，、]\s*(?:还有|另外|以及|并且|并|顺便|然后|再)?|\s*(?:还有|另外|以及|并且|顺便|然后)\s*"
+    r"(?<!\s)\s*,?\s*\b(?:and\s+(?:also|then)|and|then|also|plus|after\s+that|as\s+well\s+as)\s+(?=\S)"
+    r"|[,，、]\s*(?:还有|另外|以及|并且|并|顺便|然后|再)?|(?:还有|另外|以及|并且|顺便|然后)\s*"
 )
 _SEPARATOR = re.compile(f"(?:{_HARD}|{_SOFT})")
 _MENTION = re.compile(r"<[@#!][^>]{1,80}>|^\s*@[\w.-]+[,:]?\s")
@@ -93,36 +95,45 @@ class Planner:
         return Plan(calls=tuple(_unique(calls)), asks=tuple(asks), later=waits)
 
     def _waits(self, clause: Clause, calls: Sequence[Call]) -> bool:
-        if not calls or read_reference(clause.prose) is None:
+        """Tell whether the clause points at a row of what ``calls`` will find."""
+        best = self._best(clause, None) if calls else None
+        if best is None or best.name in {c.name for c in calls}:
             return False
-        best = self._best(clause)
-        return (
-            best is not None
-            and best.name not in {c.name for c in calls}
-            and any(s.kind in ("sql", "number") for s in best.filled.missing)
-        )
+        return any(r.value == _TO_COME for found in best.filled.readings.values() for r in found)
 
     # -- one clause ------------------------------------------------------------------------------------
 
     def _clause(self, text: str) -> Clause:
         return Clause(text, self._now)
 
-    def _best(self, clause: Clause) -> Match | None:
-        ranked = self._index.rank(clause)
+    def _best(self, clause: Clause, past: Sequence[PastCall] | None) -> Match | None:
+        ranked = self._index.rank(clause, _find_given(clause, past))
         return ranked[0] if ranked and ranked[0].score >= ACCEPT else None
 
     def _read(self, clause: Clause, past: Sequence[PastCall]) -> list[Call | Ask]:
-        best = self._best(clause)
+        best = self._best(clause, past)
         continued = self._continue(clause, past, best)
         if continued is not None:
             return continued
         if best is None:
             return []
-        no_rows = self._resolve_reference(best, clause, past)
+        shown = self._example(best, clause)
+        if shown is not None:
+            return [shown]
+        self._take_target(best, clause, past)
         self._inherit(best, clause, past)
         if best.filled.missing:
-            return [Ask(spec=best.candidate.spec, missing=tuple(best.filled.missing), no_rows=no_rows)]
+            pointed = read_reference(clause.prose) is not None
+            return [Ask(spec=best.candidate.spec, missing=tuple(best.filled.missing), no_rows=pointed)]
         return self._finish(best.name, best.filled, clause, {})
+
+    def _example(self, match: Match, clause: Clause) -> Call | None:
+        """Take the arguments of an example when exactly its question was asked."""
+        asked = _folded(clause.text)
+        for example in match.candidate.spec.examples:
+            if _folded(example.question) == asked:
+                return Call(name=match.name, arguments=example.arguments)
+        return None
 
     def _finish(self, name: str, filled: Filled, clause: Clause, base: Mapping[str, object]) -> list[Call | Ask]:
         candidate = self._index.find(name)
@@ -132,32 +143,22 @@ class Planner:
                 return [Ask(spec=candidate.spec, unclear=clause.times.unclear)]
         return [Call(name=name, arguments={**base, **variant}) for variant in filled.variants()]
 
-    def _resolve_reference(self, match: Match, clause: Clause, past: Sequence[PastCall]) -> bool:
-        """Fill what is missing from the row that is pointed at. Returns true when a row is meant but there is none."""
-        reference = read_reference(clause.prose)
-        if reference is None:
-            return False
-        for slot in list(match.filled.missing):
-            if slot.kind == "text":
-                continue
-            found = look_up(reference, slot, past)
-            if found is None:
-                return True
-            value, call = found
-            if isinstance(value, str | int | float):
-                match.filled.readings[slot.name] = [_reading(value, reference.start, reference.end)]
-                match.filled.missing.remove(slot)
-                self._take_target(match, call)
-        return False
-
-    def _take_target(self, match: Match, call: PastCall) -> None:
+    def _take_target(self, match: Match, clause: Clause, past: Sequence[PastCall]) -> None:
         """A row is explained where it was found."""
-        for slot in match.candidate.slots:
-            if slot.kind == "target" and slot.name not in match.filled.readings:
-                told = call.result.get("target") if isinstance(call.result, Mapping) else None
-                target = call.arguments.get(slot.name) or told
-                if isinstance(target, str):
-                    match.filled.readings[slot.name] = [_reading(target, 0, 0)]
+        reference = read_reference(clause.prose)
+        values = match.filled.arguments()
+        for slot in match.candidate.slots if reference else ():
+            if slot.kind != "target" or slot.name in match.filled.readings:
+                continue
+            for call in reversed(past):
+                if any(
+                    v in values.values() for row in rows_of(call.result) for v in row.values() if isinstance(v, str)
+                ):
+                    told = call.result.get("target") if isinstance(call.result, Mapping) else None
+                    target = call.arguments.get(slot.name) or told
+                    if isinstance(target, str):
+                        match.filled.readings[slot.name] = [_reading(target, 0, 0)]
+                    break
 
     def _inherit(self, match: Match, clause: Clause, past: Sequence[PastCall]) -> None:
         """Take missing arguments from the last call of the same tool ("explain that on billing")."""
@@ -231,7 +232,7 @@ class Planner:
         return [self._clause(text[a:b]) for a, b, _ in groups]
 
     def _add_piece(self, groups: list[tuple[int, int, Match | None]], text: str, start: int, end: int) -> None:
-        match = self._best(self._clause(text[start:end]))
+        match = self._best(self._clause(text[start:end]), None)
         if not groups:
             groups.append((start, end, match))
             return
@@ -240,8 +241,29 @@ class Planner:
         if before is not None and match is not None and stands and not _belongs(before, match):
             groups.append((start, end, match))
             return
-        joined = self._best(self._clause(text[before_start:end]))
+        joined = self._best(self._clause(text[before_start:end]), None)
         groups[-1] = (before_start, end, joined or before)
+
+
+def _find_given(clause: Clause, past: Sequence[PastCall] | None) -> Callable[[Slot], Reading | None] | None:
+    """Make a look-up for arguments that the clause points at; None when it points at nothing.
+
+    With ``past`` None the rows are still to come, and ``_TO_COME`` stands for their values.
+    """
+    reference = read_reference(clause.prose)
+    if reference is None:
+        return None
+
+    def find(slot: Slot) -> Reading | None:
+        if past is None:
+            wanted = slot.kind in ("sql", "code", "number")
+            return _reading(_TO_COME, reference.start, reference.end) if wanted else None
+        last = past[-1].arguments.get(slot.name) if past and reference.vague else None
+        found = look_up(reference, slot, past)
+        value = last if last is not None else found[0] if found else None
+        return _reading(value, reference.start, reference.end) if isinstance(value, str | int | float) else None
+
+    return find
 
 
 def _decided(match: Match) -> float:
@@ -257,6 +279,10 @@ def _belongs(before: Match, piece: Match) -> bool:
     if before.name != piece.name:
         return False
     return not set(before.filled.readings).intersection(piece.filled.readings)
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split()).rstrip("?？.!。！ ")
 
 
 def _newest_of_each(past: Sequence[PastCall]) -> list[PastCall]:

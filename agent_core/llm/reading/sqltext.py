@@ -8,8 +8,8 @@ from dataclasses import dataclass
 _FENCE = re.compile(r"```[ \t]*([\w+-]*)[ \t]*\r?\n(.*?)(?:```|\Z)|```(.+?)```", re.DOTALL)
 _BACKTICKS = re.compile(r"``(.+?)``|`([^`]+)`", re.DOTALL)
 _SQL_START = re.compile(
-    r"(?<![\w./-])(?:select\s+(?:distinct\s+|all\s+)?(?:[\d'\"*(@$-]|\w+\s*\(|[\w.\"*]+(?:\s+(?:as\s+)?[\w\"]+)?\s*,"
-    r"|(?!the\b|a\b|an\b|all\b|some\b|any\b)[\w.\"]+(?:\s+(?:as\s+)?[\w\"]+)?\s+from\b(?!\s+(?:the|our|my|these|those)\b))"
+    r"(?<![\w./-])(?:select\s+(?:distinct\s+|all\s+)?(?:[\d'\"*(@$-]|\w+\s*\(|[\w.\"`*]+(?:\s+(?:as\s+)?[\w\"`]+)?\s*,"
+    r"|(?!the\b|a\b|an\b|all\b|some\b|any\b)[\w.\"`]+(?:\s+(?:as\s+)?[\w\"`]+)?\s+from\b(?!\s+(?:the|our|my|these|those)\b))"
     r"|with\s+(?:recursive\s+)?[\w\"]+\s*(?:\([^)]*\)\s*)?as\s*(?:not\s+)?(?:materialized\s*)?\("
     r"|insert\s+into\s+\S|update\s+(?:only\s+)?[\w.\"]+\s+(?:as\s+\w+\s+|\w+\s+)?set\s|delete\s+from\s+\S"
     r"|merge\s+into\s+\S|explain\s+(?:\(|table\s|values\s)|values\s*\()",
@@ -23,6 +23,12 @@ _TAIL = re.compile(
     r"|的?(?:执行|查询)计划(?:是什么|吗)?|为什么(?:这么|那么|很)?慢|谢谢|怎么样|是什么)?\s*[;?？!！。]*\s*$",
     re.IGNORECASE,
 )
+_PROSE_AFTER = re.compile(
+    r"\s*;\s*(?=\S)(?!\s*(?:select|with|insert|update|delete|merge|drop|create|alter|truncate|begin|commit|rollback|set|"
+    r"grant|revoke|copy|do|call|explain|vacuum|analyze|values|table|lock|reset|show|--|/\*)\b)",
+    re.IGNORECASE,
+)
+"""A semicolon with words after it that begin no statement. A second statement stays, for the tool to refuse."""
 _CHINESE_TAIL = re.compile(
     r"\s*(?:[，。；？]|的(?=[\u4e00-\u9fff])|(?<=[\w)'\"])\s+(?=(?:的|这|为什么|在|怎么|有))).*$", re.DOTALL
 )
@@ -84,7 +90,12 @@ def read_sql(text: str) -> Code | None:
     if found is None:
         return None
     start = found.start()
-    end = start + len(_without_tail(text[start:]))
+    statement = text[start:]
+    quote = text[start - 1] if start else ""
+    closing = {"'": "'", '"': '"', "“": "”", "‘": "’", "「": "」"}.get(quote)
+    if closing and closing in statement:
+        statement = statement[: statement.rindex(closing)]
+    end = start + len(_without_tail(statement))
     return Code(value=tidy_sql(text[start:end]), language="", start=start, end=end, marked=False)
 
 
@@ -95,6 +106,9 @@ def tidy_sql(sql: str) -> str:
 
 def _without_tail(sql: str) -> str:
     outside = re.sub(r"'(?:[^']|'')*'|\"[^\"]*\"", lambda m: "x" * len(m.group()), sql)
+    prose = _PROSE_AFTER.search(outside)
+    if prose:
+        outside = outside[: prose.start()]
     cut = _CHINESE_TAIL.search(outside)
     if cut:
         outside = outside[: cut.start()]

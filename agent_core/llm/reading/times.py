@@ -85,6 +85,7 @@ _SINCE_CLOCK = re.compile(
 _NAMED: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE | re.ASCII), name)
     for pattern, name in (
+        (r"\b(?:since\s+)?(?:this|the\s+same)\s+time\s+yesterday\b|昨天(?:这|此)时", "last_24h"),
         (r"\bsince\s+yesterday\b|(?:从|自)?昨天(?:以来|开始|到现在|至今)", "since yesterday"),
         (r"\b(?:the\s+)?day\s+before\s+yesterday\b|前天", "day before yesterday"),
         (
@@ -150,6 +151,10 @@ def read_times(text: str, now: datetime) -> Times:
         masked = blank(masked, found.start, found.end)
     durations = [d for d in map(lambda m: _read_amount(masked, m), _AMOUNT.finditer(masked)) if d is not None]
     durations += _without_unit(masked, durations)
+    durations += [
+        Duration(seconds=0.0, canonical="", role="threshold", start=m.start(), end=m.end())
+        for m in _ANY_LENGTH.finditer(masked)
+    ]
     for duration in durations:
         masked = blank(masked, duration.start, duration.end)
     unclear = tuple(found.group().strip() for found in _UNCLEAR.finditer(masked))
@@ -300,6 +305,13 @@ def _role(text: str, start: int, end: int, seconds: float) -> Role:
     if _THRESHOLD_BEFORE.search(before) or _THRESHOLD_AFTER.match(after):
         return "threshold"
     return "bare"
+
+
+_ANY_LENGTH = re.compile(
+    r"\b(?:whatever|regardless\s+of|no\s+matter|any)\s+(?:the\s+|their\s+|its\s+|how\s+)?(?:duration|length|long\w*|threshold)"
+    r"(?:\s+(?:they|it)\s+(?:took|take|ran|run|are|is))?\b|(?:不限|无论|不管)(?:时长|耗时|多久|多长)",
+    re.IGNORECASE | re.ASCII,
+)
 
 
 def _without_unit(text: str, known: list[Duration]) -> list[Duration]:

@@ -46,7 +46,7 @@ _ALIASES = {
     "Europe/Lisbon": "portugal porto 里斯本 葡萄牙",
     "Europe/Dublin": "ireland 都柏林 爱尔兰",
     "Europe/Athens": "greece 雅典 希腊",
-    "Europe/Moscow": "moscow msk 莫斯科",
+    "Europe/Moscow": "moscow msk st_petersburg saint_petersburg 莫斯科",
     "Europe/Kyiv": "ukraine kiev 基辅 乌克兰",
     "Europe/Istanbul": "turkey 伊斯坦布尔 土耳其",
     "Africa/Cairo": "egypt 开罗 埃及",
@@ -97,7 +97,7 @@ def _tables() -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
     places: dict[str, str] = {}
     for name in sorted(names.values()):
         city = name.rsplit("/", 1)[-1].lower()
-        if name.startswith(_AREAS) and city not in _NOT_CITIES:
+        if name.startswith(_AREAS) and (name.count("/") == 1 or "Argentina" in name) and city not in _NOT_CITIES:
             places.setdefault(city.replace("_", " "), name)
     chinese: dict[str, str] = {}
     for name, words in _ALIASES.items():

@@ -1,0 +1,186 @@
+"""Results of any tool as Markdown."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from agent_core.llm.reading.cells import write_code, write_duration
+from agent_core.llm.reading.layout import MAX_COLUMNS, choose_columns, render_result
+from agent_core.llm.reading.phrases import CHINESE
+
+ENVELOPE: dict[str, Any] = {
+    "ok": True,
+    "target": "shop",
+    "engine": "postgresql",
+    "engine_version": "18.1",
+    "source": "pg_stat_statements (window between two readings)",
+    "window": {
+        "asked_start": "2026-03-10T11:30:00Z",
+        "asked_end": "2026-03-10T12:00:00Z",
+        "start": "2026-03-10T11:42:10Z",
+        "end": "2026-03-10T12:00:00Z",
+    },
+    "coverage": {"complete": False, "reasons": ["the first reading is from 11:42"], "snapshots": 2},
+    "rows": [
+        {
+            "sql": "SELECT *\n  FROM orders WHERE note LIKE $1 || '%' AND customer_id = $2 ORDER BY created_at LIMIT $3",
+            "duration": 1.234567,
+            "duration_kind": "mean",
+            "fingerprint": "abcdef",
+            "calls": 12345,
+            "total_s": 3601.5,
+            "max_s": 0.0456,
+            "share_of_total": 0.873,
+            "db": "shop",
+            "user": "app",
+        },
+        {"sql": "SELECT 1", "duration": 0.5, "duration_kind": "mean", "fingerprint": "b", "calls": 1, "total_s": 0.5},
+    ],
+    "warnings": ["statements of other roles are hidden"],
+    "took_ms": 12.5,
+}
+
+
+def render(value: object, **kwargs: Any) -> str:
+    return render_result(json.dumps(value), kwargs.get("labels", {}))
+
+
+def test_a_result_with_rows_is_a_table_with_window_above_and_warnings_below() -> None:
+    text = render(ENVELOPE)
+    head, table, tail = text.partition("| # |")
+    assert "`shop` · postgresql 18.1 · pg_stat_statements" in head
+    assert "Window: 2026-03-10 11:42:10 → 12:00:00 UTC (asked for 2026-03-10 11:30:00 → 12:00:00 UTC)" in head
+    assert "durations are: mean" in head
+    assert "**Not fully covered:** the first reading is from 11:42" in head
+    assert table
+    assert "| 1 | 1.23 s | 12,345 | 60 min | 45.6 ms |" in tail
+    assert "| 2 | 500 ms | 1 | 500 ms |" in tail
+    assert text.splitlines()[-1] == "**Warning:** statements of other roles are hidden"
+
+
+def test_the_table_is_markdown_whose_cells_stay_cells() -> None:
+    tokens = MarkdownIt("commonmark").enable("table").parse(render(ENVELOPE))
+    rows = sum(1 for t in tokens if t.type == "tr_open")
+    cells = sum(1 for t in tokens if t.type in ("td_open", "th_open"))
+    assert rows == 3
+    assert cells == rows * (MAX_COLUMNS + 1)
+    code = [c.content for t in tokens if t.type == "inline" for c in t.children or () if c.type == "code_inline"]
+    assert any(c.startswith("SELECT * FROM orders WHERE note LIKE $1 || '%'") and c.endswith("…") for c in code)
+
+
+def test_columns_are_few_telling_and_end_with_the_statement() -> None:
+    columns = choose_columns(ENVELOPE["rows"])
+    assert columns[:3] == ["duration", "calls", "total_s"]
+    assert columns[-1] == "sql"
+    assert len(columns) == MAX_COLUMNS
+    assert "fingerprint" not in columns
+
+
+def test_no_rows_are_said_in_words_with_the_window() -> None:
+    text = render({**ENVELOPE, "rows": []})
+    assert "No rows." in text
+    assert "Window:" in text
+
+
+def test_a_chinese_answer_has_chinese_labels() -> None:
+    text = render({**ENVELOPE, "rows": []}, labels=CHINESE.labels)
+    assert "时间窗口" in text
+    assert "没有符合条件的行" in text
+    assert "Window" not in text
+
+
+def test_an_error_is_its_message_and_the_remedy() -> None:
+    error = {
+        "code": "insufficient_privilege",
+        "message": "reader may not read x",
+        "fix": "GRANT pg_monitor TO reader",
+    }
+    assert render({"ok": False, "error": error}) == (
+        "**Failed** (`insufficient_privilege`): reader may not read x\n\n**What to do:** GRANT pg_monitor TO reader"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ('{"ok":true,"expression":"2+2","result":4}', "4"),
+        ('{"result":1036.0}', "1036.0"),
+        ("1036.0", "1036.0"),
+        ("plain words", "plain words"),
+        ('"quoted"', "quoted"),
+        ("[]", "Empty result."),
+        ("{}", "Empty result."),
+        ("[1, 2]", "- 1\n- 2"),
+        ('{"ok":true,"zone":"UTC","time":"2026-03-10T12:00:00Z"}', "- zone: UTC\n- time: 2026-03-10 12:00:00 UTC"),
+        ("", "–"),
+    ],
+)
+def test_small_results_are_laid_out_plainly(content: str, text: str) -> None:
+    assert render_result(content, {}) == text
+
+
+def test_a_plan_by_depth_is_an_indented_outline() -> None:
+    rows = [{"depth": 0, "text": "Sort (cost 10)"}, {"depth": 1, "text": "Seq Scan on orders"}]
+    text = render({"ok": True, "rows": rows, "findings": ["scan of a whole table"]})
+    assert "```\nSort (cost 10)\n  Seq Scan on orders\n```" in text
+    assert "- scan of a whole table" in text
+
+
+def test_nested_objects_become_nested_bullets() -> None:
+    tree = [{"pid": 7, "state": "idle in transaction", "children": [{"pid": 9, "wait_s": 12.0}]}]
+    assert "- **7** state idle in transaction\n  - **9** wait 12 s" in render({"ok": True, "rows": tree})
+
+
+def test_a_result_that_was_cut_is_shown_as_it_is() -> None:
+    text = render_result('{"ok": true, "rows": [{"a": 1}\n[... 9 characters left out ...]\n', {})
+    assert text.startswith("```\n{")
+    assert text.endswith("The result was cut.")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (0.0123, "12.3 ms"),
+        (0.9994, "999 ms"),
+        (1.234, "1.23 s"),
+        (12.34, "12.3 s"),
+        (83, "83 s"),
+        (7200, "120 min"),
+    ],
+)
+def test_durations_have_a_unit_and_few_digits(seconds: float, text: str) -> None:
+    assert write_duration(seconds) == text
+
+
+def test_code_with_backticks_stays_one_piece_of_code() -> None:
+    assert write_code("SELECT `a` FROM t") == "``SELECT `a` FROM t``"
+    assert write_code("`a`") == "`` `a` ``"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["ok", "rows", "error", "window", "coverage", "sql", "a_s", "children", "depth"]), inner
+        )
+    ),
+    max_leaves=25,
+)
+
+
+@given(JSON)
+def test_any_json_is_laid_out(value: object) -> None:
+    assert render_result(json.dumps(value), {}).strip()
+
+
+@given(st.text())
+def test_any_text_is_laid_out(text: str) -> None:
+    assert render_result(text, {})
