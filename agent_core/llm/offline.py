@@ -20,7 +20,7 @@ from agent_core.llm.reading.match import ToolIndex
 from agent_core.llm.reading.past import PastCall, read_past
 from agent_core.llm.reading.phrases import CHINESE, ENGLISH, Phrases, list_tools, small_talk
 from agent_core.llm.reading.plan import Ask, Call, Plan, Planner
-from agent_core.llm.reading.words import has_chinese
+from agent_core.llm.reading.words import first_sentence, has_chinese
 from agent_core.llm.types import (
     Finish,
     ModelMessage,
@@ -190,17 +190,13 @@ def _render_ask(ask: Ask, words: Phrases) -> str:
         said = ", ".join(f"“{w}”" for w in ask.unclear) if words is ENGLISH else "、".join(ask.unclear)
         return words.unclear.format(words=said)
     slots = ", ".join(
-        f"`{s.name}`" + (f" ({_first_sentence(s.description)})" if s.description else "") for s in ask.missing
+        f"`{s.name}`" + (f" ({first_sentence(s.description)})" if s.description else "") for s in ask.missing
     )
     lines = [words.no_rows] if ask.no_rows else []
     lines.append(words.missing.format(tool=ask.spec.name, slots=slots))
     if ask.spec.examples:
         lines.append(words.example.format(question=f"“{' '.join(ask.spec.examples[0].question.split())}”"))
     return "\n".join(lines)
-
-
-def _first_sentence(text: str) -> str:
-    return " ".join(text.split()).split(". ")[0].rstrip(".")
 
 
 def _render_answer(turn: _Turn, since: Sequence[PastCall], plan: Plan, words: Phrases) -> str:

@@ -13,6 +13,8 @@ from agent_core.llm.types import ToolExample
 
 _QUOTED = re.compile(r"\"([^\"\n]+)\"|“([^”\n]+)”|「([^」\n]+)」|(?<![A-Za-z])'([^'\n]+)'(?![A-Za-z])|`([^`\n]+)`")
 _PREPOSITIONS = frozenset(("for", "of", "about", "on", "in", "to", "at", "from", "with", "by", "into", "as"))
+_JOINTS = _PREPOSITIONS | {"the", "a", "an", "this", "that", "these", "following"}
+_CLOSINGS = frozenset(("please", "pls", "plz", "on", "in", "the", "for", "me", "thanks"))
 _LONG_NAMES = re.compile(r"query|question|text|message|content|body|prompt|task|search|description|title|reason|note")
 
 
@@ -35,10 +37,11 @@ def read_free_text(
     tokens = [t for t in clause.words if not any(a < t.end and t.start < b for a, b in taken)]
     if not any(triggers.intersection(t.concepts) for t in tokens):
         return None
-    start, end = _trim(tokens, triggers)
+    short = _is_short(slot, examples)
+    start, end = _trim(tokens, triggers) if short else _trim_around(tokens, triggers)
     if start >= end:
         return None
-    if _is_short(slot, examples):
+    if short:
         start = _after_preposition(tokens, start, end)
     left, right = _widen(clause.text, tokens[start].start, tokens[end - 1].end)
     return (left, right) if left < right else None
@@ -60,6 +63,25 @@ def _trim(tokens: Sequence[Token], triggers: set[str]) -> tuple[int, int]:
         if seen and tokens[start - 1].text in ("for", "about"):
             break
     while end > start and _idle(tokens[end - 1], triggers) and not tokens[end - 1].text.isdigit():
+        end -= 1
+    return start, end
+
+
+def _trim_around(tokens: Sequence[Token], triggers: set[str]) -> tuple[int, int]:
+    """Take off what leads up to the tool's last word at the beginning, and what ends a request; keep all else.
+
+    A long text may begin with any word ("echo hi there"), so only joints are taken off behind the tool's words.
+    """
+    first, last = _trim(tokens, triggers)
+    named = [n for n in range(min(first, len(tokens))) if triggers.intersection(tokens[n].concepts)]
+    if not named:
+        return first, last
+    start, end = named[-1] + 1, len(tokens)
+    while start < end and (
+        tokens[start].text in _JOINTS or (not tokens[start].text.isascii() and not tokens[start].concepts)
+    ):
+        start += 1
+    while end > start and (tokens[end - 1].text in _CLOSINGS or triggers.intersection(tokens[end - 1].concepts)):
         end -= 1
     return start, end
 

@@ -90,18 +90,27 @@ def _render_object(value: Mapping[str, object], labels: Mapping[str, str]) -> li
     facts: list[str] = []
     blocks: list[str] = []
     for key, part in value.items():
-        if key in _HIDDEN or part in (None, "", [], {}):
+        if key in _HIDDEN or part in (None, "", [], {}) or (key == "left_out" and not part):
             continue
         if isinstance(part, list | Mapping) or (isinstance(part, str) and "\n" in part):
             blocks += ["", f"**{label(key)}**", *_render_part(key, part, labels)]
         else:
             facts.append(f"{label(key)}: {write_value(key, part)}")
-    lines += (["", *(f"- {fact}" for fact in facts)] if len(facts) > 1 else facts) + blocks
+    lines += _left_out(value, labels) + blocks
+    lines += ["", *(f"- {fact}" for fact in facts)] if len(facts) > 1 else facts
     warnings = value.get("warnings")
     for warning in warnings if isinstance(warnings, list) else []:
         text = warning.get("message", warning) if isinstance(warning, Mapping) else warning
         lines += ["", f"**{_say(labels, 'Warning')}:** {write_value('', text)}"]
     return lines
+
+
+def _left_out(value: Mapping[str, object], labels: Mapping[str, str]) -> list[str]:
+    truncated = value.get("truncated")
+    count = truncated.get("rows") if isinstance(truncated, Mapping) else truncated
+    if isinstance(count, bool) or not isinstance(count, int) or count <= 0:
+        return []
+    return ["", f"… {count} {_say(labels, 'more rows')}"]
 
 
 def _plain(value: object) -> str:

@@ -12,7 +12,7 @@ from agent_core.llm.reading.freetext import read_free_text
 from agent_core.llm.reading.schema import Slot, read_slots
 from agent_core.llm.reading.slots import Filled, Reading, fill
 from agent_core.llm.reading.vocabulary import STOP_WORDS
-from agent_core.llm.reading.words import Token, has_chinese, tokenize
+from agent_core.llm.reading.words import Token, first_sentence, has_chinese, tokenize
 from agent_core.llm.types import ToolSpec
 
 NAME, EXAMPLE, HEADLINE, ARGUMENT, DETAIL = 1.0, 0.7, 0.6, 0.35, 0.2
@@ -269,12 +269,10 @@ def _candidate(spec: ToolSpec) -> Candidate:
                 weights[concept] = max(weights.get(concept, 0.0), weight)
 
     slots = read_slots(spec.parameters)
-    prose = spec.description.strip()
-    headline = re.split(r"(?<=[.。])\s|\n", prose, maxsplit=1)[0]
-    weigh(prose[len(headline) :][:1500], DETAIL)
+    weigh(spec.description[:2000], DETAIL)
     for slot in slots:
         weigh(slot.name, ARGUMENT)
-    weigh(headline[:300], HEADLINE)
+    weigh(first_sentence(spec.description)[:300], HEADLINE)
     weigh(_questions(spec), EXAMPLE)
     weigh(re.sub(r"(?<=[a-z])(?=[A-Z])", " ", spec.name), NAME)
     examples = tuple(

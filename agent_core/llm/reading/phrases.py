@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from agent_core.llm.reading.words import first_sentence
 from agent_core.llm.types import ToolSpec
 
 _GREETING = re.compile(
@@ -103,7 +104,8 @@ def list_tools(tools: Sequence[ToolSpec], *, chinese: bool) -> str:
     """Render one line a tool: its name, the first sentence of its description, one example in the asker's language."""
     lines = []
     for spec in tools:
-        headline = re.split(r"(?<=[.。])\s|\n", spec.description.strip(), maxsplit=1)[0].rstrip(".")
+        headline = first_sentence(spec.description)
+        headline = headline if len(headline) <= 160 else headline[:159].rsplit(" ", 1)[0] + " …"
         questions = [e.question for e in spec.examples]
         fitting = [q for q in questions if bool(re.search(r"[\u4e00-\u9fff]", q)) == chinese] or questions
         example = f" — “{' '.join(fitting[0].split())}”" if fitting else ""

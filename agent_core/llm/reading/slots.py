@@ -36,6 +36,7 @@ _LIMITS = tuple(
     for pattern in (
         rf"\b(?:top|limit(?:ed)?(?:\s+(?:of|to))?|at\s+most|up\s+to|max(?:imum)?|first|only|just|show|list|give\s+me|{_SUPERLATIVE})\s*"
         rf"(?:me\s+)?(?:the\s+)?(?:top\s+|first\s+)?-?(?P<n>{_NUMBER})(?![\w.:*/+-]){_TIME_UNIT}",
+        rf"\b(?:last|latest|newest|recent)\s+(?P<n>{_NUMBER})(?=\s+[a-z]){_TIME_UNIT}",
         rf"(?<![\w.*/+-])(?P<n>{_NUMBER})\s+(?:{_SUPERLATIVE})\b",
         rf"(?<![\w.*/+-])(?P<n>{_NUMBER})\s+(?:results?|rows?|entries|items|of\s+them)\b",
         rf"(?:前|最多|只看|只要|头)\s*(?P<n>\d+|{CHINESE})(?![\d.]){_TIME_UNIT}",
@@ -294,7 +295,9 @@ def _boolean(slot: Slot, text: str) -> list[Reading]:
 
 def _fill_numbers(filled: Filled, slots: Sequence[Slot], rest: str) -> None:
     """Give numbers that are left to number arguments: by the argument's name beside them, else in order."""
-    open_slots = [s for s in slots if s.kind == "number" and s.name not in filled.readings]
+    open_slots = [
+        s for s in slots if (s.kind == "number" or s.name in ("count", "n")) and s.name not in filled.readings
+    ]
     numbers = [m for m in _ANY_NUMBER.finditer(rest)] if open_slots else []
     for slot in list(open_slots):
         near = next((m for m in numbers if _stands_beside(slot, rest, m)), None)

@@ -61,6 +61,14 @@ translate: translate translation 翻译
 list: 列表
 word: 单词
 count: count 统计 计数
+order: order 订单
+customer: customer client 客户
+price: price cost 价格
+incident: incident outage 事故
+email: email mail 邮件
+release: release
+team: team 团队
+task: task job 任务
 service: service 服务
 host: host machine server 主机 机器 服务器
 ticket: ticket issue 工单

@@ -159,6 +159,12 @@ def _pairs(run: str, offset: int) -> list[Token]:
     ]
 
 
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a description, on one line and without its full stop."""
+    paragraph = " ".join(re.split(r"\n\s*\n", text.strip(), maxsplit=1)[0].split())
+    return re.split(r"(?<=[.。])\s", paragraph, maxsplit=1)[0].rstrip(".。")
+
+
 def mend_spelling(text: str, lexicon: Collection[str]) -> str:
     """Replace words one slip away from a word of ``lexicon``: swapped letters, or one missing, extra or wrong one.
 

@@ -29,7 +29,7 @@ ENVELOPE: dict[str, Any] = {
     "coverage": {"complete": False, "reasons": ["the first reading is from 11:42"], "snapshots": 2},
     "rows": [
         {
-            "sql": "SELECT *\n  FROM orders WHERE note LIKE $1 || '%' AND customer_id = $2 ORDER BY created_at LIMIT $3",
+            "sql": "SELECT *\n  FROM orders WHERE note LIKE $1 || '%' AND customer_id = $2 ORDER BY created LIMIT $3",
             "duration": 1.234567,
             "duration_kind": "mean",
             "fingerprint": "abcdef",

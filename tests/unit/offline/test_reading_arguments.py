@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 from agent_core.llm.reading.sqltext import read_sql
 from agent_core.llm.reading.words import mend_spelling, tokenize
 from agent_core.llm.reading.zones import read_zones
+from agent_core.tools.registry import ToolRegistry
+from tests.evals.toolset import CORE
 from tests.unit.offline.talking import Thread, make_spec
 
 STRING: dict[str, Any] = {"type": "string"}
@@ -142,8 +145,6 @@ async def test_an_argument_named_like_a_column_is_read_from_a_row() -> None:
 async def test_optional_arguments_are_found_behind_references_and_any_of() -> None:
     tool = make_spec("list_alerts", "List alerts.", {"level": {"anyOf": [{"$ref": "#/$defs/Level"}, {"type": "null"}]}})
     parameters = {**tool.parameters, "$defs": {"Level": {"enum": ["warning", "critical"], "type": "string"}}}
-    from dataclasses import replace
-
     tool = replace(tool, parameters=parameters)
     assert await Thread((tool,)).calls("list critical alerts") == [("list_alerts", {"level": "critical"})]
 
@@ -160,3 +161,71 @@ def test_tokens_stand_where_they_say(text: str) -> None:
     for token in tokenize(text):
         assert text.lower()[token.start : token.end].startswith(token.text[:1])
         assert token.start < token.end <= len(text.lower())
+
+
+def hidden_tools() -> ToolRegistry:
+    """Tools with nothing but a name, a signature and one sentence."""
+    registry = ToolRegistry()
+
+    @registry.register
+    def disk_usage(host: str) -> str:
+        """Show the disk usage of a host."""
+        return host
+
+    @registry.register
+    def lookup_order(order_id: int) -> str:
+        """Look up an order by its id."""
+        return str(order_id)
+
+    @registry.register
+    def roll_dice(sides: int = 6, count: int = 1) -> str:
+        """Roll dice."""
+        return str(sides * count)
+
+    @registry.register
+    def reverse_text(text: str) -> str:
+        """Reverse a piece of text."""
+        return text
+
+    @registry.register
+    def echo(message: str) -> str:
+        """Say a message back."""
+        return message
+
+    @registry.register
+    def restart_service(service: str, force: bool = False) -> str:
+        """Restart a service."""
+        return f"{service} {force}"
+
+    @registry.register
+    def convert_temperature(value: float, unit: Literal["celsius", "fahrenheit"]) -> str:
+        """Convert a temperature to the given unit."""
+        return f"{value} {unit}"
+
+    @registry.register
+    def list_deployments(environment: Literal["staging", "production"] = "production", limit: int = 10) -> str:
+        """List the latest deployments of an environment."""
+        return f"{environment} {limit}"
+
+    return registry
+
+
+@pytest.mark.parametrize(
+    ("question", "call"),
+    [
+        ("how full is the disk on web-1?", ("disk_usage", {"host": "web-1"})),
+        ("look up order 1234", ("lookup_order", {"order_id": 1234})),
+        ("查一下订单 42", ("lookup_order", {"order_id": 42})),
+        ("roll a dice", ("roll_dice", {})),
+        ("roll 2 dice with 20 sides", ("roll_dice", {"sides": 20, "count": 2})),
+        ("reverse the text hello world", ("reverse_text", {"text": "hello world"})),
+        ("please echo: good morning everyone", ("echo", {"message": "good morning everyone"})),
+        ("restart the payments service", ("restart_service", {"service": "payments"})),
+        ("restart service checkout with force", ("restart_service", {"service": "checkout", "force": True})),
+        ("重启 payments 服务", ("restart_service", {"service": "payments"})),
+        ("convert temperature 98.6 to celsius", ("convert_temperature", {"value": 98.6, "unit": "celsius"})),
+        ("show the last 5 deployments on staging", ("list_deployments", {"environment": "staging", "limit": 5})),
+    ],
+)
+async def test_tools_with_one_sentence_and_no_example_are_reached(question: str, call: tuple[str, Any]) -> None:
+    assert await Thread((*CORE, *hidden_tools().specs())).calls(question) == [call]
