@@ -133,6 +133,20 @@ async def test_a_row_is_taken_from_the_newest_result_that_has_the_column() -> No
     assert thread.made == [("explain_query", SLOWEST)]
 
 
+async def test_of_two_results_with_rows_the_newer_one_counts() -> None:
+    thread = Thread(CORE, {"get_slow_queries": SLOW})
+    await thread.ask("slow queries")
+    thread.results["get_slow_queries"] = {
+        "ok": True,
+        "target": "billing",
+        "rows": [{"sql": "SELECT 2", "duration": 1.0}],
+    }
+    await thread.ask("slow queries on billing")
+    assert await thread.calls("explain the slowest one") == [
+        ("explain_query", {"sql": "SELECT 2", "target": "billing"})
+    ]
+
+
 async def test_a_row_that_does_not_exist_is_said_to_be_missing() -> None:
     thread = Thread(CORE, {"get_slow_queries": SLOW})
     await thread.ask("slow queries")

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_core.llm.reading.clause import Clause
 from agent_core.llm.reading.sqltext import read_sql
 from agent_core.llm.reading.words import mend_spelling, tokenize
 from agent_core.llm.reading.zones import read_zones
 from agent_core.tools.registry import ToolRegistry
+from tests.evals.scoring import NOW
 from tests.evals.toolset import CORE
 from tests.unit.offline.talking import Thread, make_spec
 
@@ -154,6 +156,11 @@ def test_slips_are_mended_towards_words_of_the_tools_only() -> None:
     assert mend_spelling("slow qeries last huor, expalin", lexicon) == "slow queries last hour, explain"
     for text in ("three of these", "form", "yours", "pg_qeury", "a/huor"):
         assert mend_spelling(text, lexicon) == text
+
+
+def test_words_far_behind_in_a_pasted_text_say_nothing() -> None:
+    assert Clause("x " * 100 + "in the last hour", NOW).times.durations
+    assert not Clause("x " * 3000 + "in the last hour", NOW).times.durations
 
 
 @given(st.text(max_size=80))
