@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import psycopg
 import pytest
+from psycopg.rows import TupleRow
 from pydantic_core import to_json
 
 from agent_core.context import SystemClock
@@ -199,6 +203,42 @@ async def test_a_plan_that_takes_too_long_is_ended_on_the_server(
         cursor = await admin.execute("select count(*) from pg_stat_activity where query like '%sleeper()%'")
         row = await cursor.fetchone()
     assert row == (1,)  # this question itself
+
+
+async def test_a_table_that_is_locked_ends_the_wait_and_may_be_tried_again(
+    any_postgres: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, targets = await create_shop(any_postgres)
+    monkeypatch.setattr("bot.tools.slow_queries.explain.STATEMENT_TIMEOUT_S", 1.0)
+    async with any_postgres.admin(database) as admin, admin.transaction():
+        await admin.execute("lock table customers in access exclusive mode")
+        failure = await failure_of(any_postgres, targets, "select * from customers where id = $1")
+    assert (failure.code, failure.retryable) == ("lock_timeout", True)
+
+
+async def test_a_call_that_is_cancelled_is_cancelled_on_the_server_too(any_postgres: Lab) -> None:
+    database, targets = await create_shop(any_postgres, superuser=True)
+    async with any_postgres.admin(database) as admin:
+        await admin.execute(
+            "create function dreamer() returns int immutable language sql as $$ select 1 from pg_sleep(60) $$"
+        )
+        call = asyncio.create_task(explain_statement(targets, CLOCK, sql="select * from orders where id = dreamer()"))
+        await wait_for_sessions(admin, 1)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await wait_for_sessions(admin, 0)
+
+
+async def wait_for_sessions(admin: psycopg.AsyncConnection[TupleRow], count: int) -> None:
+    """Wait until so many sessions of Hermod's are busy, at most 20 s."""
+    async with asyncio.timeout(20):
+        while True:
+            cursor = await admin.execute(
+                "select count(*) from pg_stat_activity where application_name = 'hermod' and query like '%dreamer()%'"
+            )
+            if await cursor.fetchone() == (count,):
+                return
 
 
 async def test_errors_in_the_statement_say_where_they_are(postgres: Lab) -> None:

@@ -23,7 +23,7 @@ TARGET = Target.from_url("shop", "postgresql://bot:s3cret@db.internal/shop")
         ('FATAL:  no pg_hba.conf entry for host "10.0.0.9", user "bot", no encryption', "auth_failed", False),
         ('FATAL:  role "bot" is not permitted to log in', "auth_failed", False),
         ('FATAL:  permission denied for database "shop"', "insufficient_privilege", False),
-        ('FATAL:  database "timeout expired" does not exist', "connect_failed", False),
+        ('FATAL:  database "no pg_hba.conf entry" does not exist', "connect_failed", False),
         ("FATAL:  sorry, too many clients already", "connect_failed", True),
         ('FATAL:  too many connections for role "bot"', "connect_failed", True),
         ("FATAL:  the database system is starting up", "connect_failed", True),

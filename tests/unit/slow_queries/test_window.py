@@ -94,7 +94,8 @@ def test_whatever_two_readings_say_no_number_is_negative_and_no_mean_is_above_it
 
 
 def test_a_reset_of_all_counters_starts_the_window_there_on_our_clock() -> None:
-    first = read({KEY: count([5.0] * 3)}, T0, ahead=timedelta(hours=7))
+    # More of everything than before, so that only the instant of the reset tells.
+    first = read({KEY: count([0.5] * 3)}, T0, ahead=timedelta(hours=7))
     second = read(
         {KEY: count([1.0] * 9)},
         T0 + timedelta(minutes=10),
