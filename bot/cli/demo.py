@@ -6,15 +6,17 @@ import asyncio
 import os
 import signal
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
+from agent_core.context import SystemClock
+from bot.app import open_storage
 from bot.cli.chat import StreamPrinter, converse
 from bot.cli.local import open_thread
 from bot.cli.setup import print_error, print_text, start_logging
 from bot.demo.workload import DemoDatabase
 from bot.settings import Settings, load_settings
+from bot.tools.slow_queries import record_reading
+from bot.tools.targets import Target
 
 QUESTIONS = (
     "Which queries were slow in the last 30 minutes?",
@@ -40,21 +42,27 @@ async def run_demo(*, once: bool, verbose: bool) -> int:
 
 async def _run(*, once: bool, verbose: bool) -> int:
     print_error("Starting a Postgres of its own with a small shop in it; this takes some seconds.")
-    async with DemoDatabase() as shop, _settings(shop.url) as settings:
-        start_logging(settings, verbose=verbose, quiet=True)
-        print_text(_introduction(settings, shop))
-        if not once:
-            return await converse(settings, channel="demo", thread="demo", greeting=_suggestions())
-        return await _ask_once(settings)
-
-
-@asynccontextmanager
-async def _settings(url: str) -> AsyncIterator[Settings]:
-    """Settings of the demo alone: its own storage, its own target, and the model of the environment if there is one."""
     with tempfile.TemporaryDirectory(prefix="hermod-demo-") as folder:
-        path = Path(folder) / "hermod.toml"
-        path.write_text(f'[storage]\nurl = "sqlite:///{folder}/hermod.db"\n[targets.shop]\nurl = "{url}"\n', "utf-8")
-        yield load_settings(path, {k: v for k, v in os.environ.items() if not k.startswith("HERMOD_")})
+
+        async def read_first(url: str) -> None:
+            # before anything was slow, so that the first question has an exact window already
+            async with open_storage(_load_settings(folder, url)) as store:
+                await record_reading(Target.from_url("shop", url), store, SystemClock())
+
+        async with DemoDatabase(on_loaded=read_first) as shop:
+            settings = _load_settings(folder, shop.url)
+            start_logging(settings, verbose=verbose, quiet=True)
+            print_text(_introduction(settings, shop))
+            if not once:
+                return await converse(settings, channel="demo", thread="demo", greeting=_suggestions())
+            return await _ask_once(settings)
+
+
+def _load_settings(folder: str, url: str) -> Settings:
+    """Settings of the demo alone: its own storage and target; the model is the environment's, if it names one."""
+    path = Path(folder) / "hermod.toml"
+    path.write_text(f'[storage]\nurl = "sqlite:///{folder}/hermod.db"\n[targets.shop]\nurl = "{url}"\n', "utf-8")
+    return load_settings(path, {k: v for k, v in os.environ.items() if not k.startswith("HERMOD_")})
 
 
 def _introduction(settings: Settings, shop: DemoDatabase) -> str:
