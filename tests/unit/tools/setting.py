@@ -11,6 +11,8 @@ from agent_core.context import Journal, Limits, MemoryJournal, NoRedactor, Redac
 from agent_core.llm.types import ToolCall
 from agent_core.runtime.events import RunEvent, ToolFinished, ToolStarted
 from agent_core.tools.base import ToolResult
+from agent_core.tools.executor import ToolExecutor
+from agent_core.tools.registry import ToolRegistry
 
 
 class TurnedClock:
@@ -91,3 +93,34 @@ def failure(result: ToolResult) -> Failure:
     assert list(read["error"]) == ["code", "message", "fix", "retryable"]
     assert read["error"]["code"] == result.error_code
     return Failure(**read["error"])
+
+
+# -- tools that several tests call ------------------------------------------------------------------
+
+registry = ToolRegistry()
+executor = ToolExecutor(registry)
+
+
+@registry.register
+async def get_rooms(floor: int = 1, limit: int = 10) -> dict[str, object]:
+    """List rooms."""
+    return {"ok": True, "floor": floor, "limit": limit}
+
+
+@registry.register
+async def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+@registry.register(timeout_s=0.05)
+async def hang() -> str:
+    """Never end."""
+    await asyncio.Event().wait()
+    return "never"
+
+
+@registry.register
+async def crash(text: str = "boom") -> str:
+    """Raise."""
+    raise KeyError(text)
