@@ -41,25 +41,55 @@ def register(registry):
 '''
 
 
-class HermodProcess:
-    """Starts, stops and kills one ``hermod run``; the settings stay between starts."""
+_MODEL = """
+[[models]]
+name = "main"
+model = "fake-large"
+base_url = "{url}"
+api_key = "sk-local-key"
+"""
 
-    def __init__(self, folder: Path, *, slack_url: str, model_url: str, extra: str = "") -> None:
+_OFFLINE = """
+[[models]]
+name = "main"
+kind = "offline"
+"""
+
+
+class HermodProcess:
+    """Starts, stops, freezes and kills one ``hermod run``; the settings stay between starts.
+
+    Args:
+        folder: for settings, storage and log.
+        slack_url: base of the Web API.
+        model_url: endpoint of the model; None takes the offline provider.
+        extra: further settings, as TOML.
+        name: tells the logs of two processes on one folder apart.
+        environ: further environment variables.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        slack_url: str,
+        model_url: str | None,
+        extra: str = "",
+        name: str = "hermod",
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
         self.folder = folder
         self.port = 0
+        self._environ = dict(environ or {})
         self.tool_log = folder / "tools.log"
         self.tool_log.touch()
         (folder / "counted_tools.py").write_text(COUNTED_TOOLS)
-        self._config = folder / "hermod.toml"
-        self._config.write_text(
+        self.config = folder / "hermod.toml"
+        self.config.write_text(
             textwrap.dedent(f"""
                 [storage]
                 url = "sqlite:///{folder}/hermod.db"
-                [[models]]
-                name = "main"
-                model = "fake-large"
-                base_url = "{model_url}"
-                api_key = "sk-local-key"
+                {{models}}
                 [slack]
                 bot_token = "xoxb-fake-bot"
                 app_token = "xapp-1-fake-app"
@@ -68,11 +98,11 @@ class HermodProcess:
                 port = 0
                 [tools]
                 modules = ["counted_tools"]
-                """)
+                """).replace("{models}", _OFFLINE if model_url is None else _MODEL.format(url=model_url))
             + textwrap.dedent(extra)
         )
         self._process: asyncio.subprocess.Process | None = None
-        self.log_path = folder / "hermod.log"
+        self.log_path = folder / f"{name}.log"
 
     @property
     def database(self) -> Path:
@@ -81,10 +111,10 @@ class HermodProcess:
     async def start(self) -> None:
         """Start the process; it is not waited for until it is connected."""
         environ = {k: v for k, v in os.environ.items() if not k.startswith("HERMOD_")}
-        environ |= {"PYTHONPATH": f"{self.folder}:{ROOT}", "TOOL_LOG": str(self.tool_log)}
+        environ |= {"PYTHONPATH": f"{self.folder}:{ROOT}", "TOOL_LOG": str(self.tool_log)} | self._environ
         with self.log_path.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "bot", "run", "--config", str(self._config), env=environ, stderr=log, stdout=log
+                sys.executable, "-m", "bot", "run", "--config", str(self.config), env=environ, stderr=log, stdout=log
             )
 
     async def find_port(self) -> int:
@@ -106,6 +136,21 @@ class HermodProcess:
         url = f"http://127.0.0.1:{await self.find_port()}{path}"
         async with aiohttp.ClientSession() as session, session.get(url) as response:
             return response.status, await response.text()
+
+    def freeze(self) -> None:
+        """SIGSTOP: the process stands still in the middle of whatever it does, until ``thaw``."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    @property
+    def running(self) -> bool:
+        """False before the start, and after the process has ended."""
+        return self._process is not None and self._process.returncode is None
 
     async def kill(self) -> None:
         """kill -9."""

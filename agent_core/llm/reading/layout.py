@@ -97,7 +97,9 @@ def _render_object(value: Mapping[str, object], labels: Mapping[str, str]) -> li
         else:
             facts.append(f"{label(key)}: {write_value(key, part)}")
     lines += _left_out(value, labels) + blocks
-    lines += ["", *(f"- {fact}" for fact in facts)] if len(facts) > 1 else facts
+    if facts and lines:
+        lines.append("")  # a line right behind a table would be read as one more row of it
+    lines += [f"- {fact}" for fact in facts] if len(facts) > 1 else facts
     warnings = value.get("warnings")
     for warning in warnings if isinstance(warnings, list) else []:
         text = warning.get("message", warning) if isinstance(warning, Mapping) else warning
