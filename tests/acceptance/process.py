@@ -64,6 +64,7 @@ class HermodProcess:
         slack_url: base of the Web API.
         model_url: endpoint of the model; None takes the offline provider.
         extra: further settings, as TOML.
+        bot_token, app_token: of the Slack app.
         name: tells the logs of two processes on one folder apart.
         environ: further environment variables.
     """
@@ -75,6 +76,8 @@ class HermodProcess:
         slack_url: str,
         model_url: str | None,
         extra: str = "",
+        bot_token: str = "xoxb-fake-bot",
+        app_token: str = "xapp-1-fake-app",
         name: str = "hermod",
         environ: Mapping[str, str] | None = None,
     ) -> None:
@@ -91,8 +94,8 @@ class HermodProcess:
                 url = "sqlite:///{folder}/hermod.db"
                 {{models}}
                 [slack]
-                bot_token = "xoxb-fake-bot"
-                app_token = "xapp-1-fake-app"
+                bot_token = "{bot_token}"
+                app_token = "{app_token}"
                 api_url = "{slack_url}"
                 [http]
                 port = 0

@@ -232,9 +232,11 @@ def choose_columns(rows: Sequence[Mapping[str, object]]) -> list[str]:
     if not filled:
         return []
 
-    def rank(key: str) -> int:
+    def rank(key: str) -> float:
         if is_code(key):
             return -1
+        if key == "duration_kind":  # only here when the rows differ in it: then no duration means anything without it
+            return rank("duration") + 0.5
         if key in _TELLING:
             return _TELLING.index(key)
         return 200 if key in _DULL or key.endswith(("_id", "_kind", "_hash")) else 100

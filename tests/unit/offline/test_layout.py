@@ -184,3 +184,13 @@ def test_any_json_is_laid_out(value: object) -> None:
 @given(st.text())
 def test_any_text_is_laid_out(text: str) -> None:
     assert render_result(text, {})
+
+
+def test_what_a_duration_means_is_a_column_where_the_rows_differ_in_it() -> None:
+    rows = [
+        {"sql": "a", "duration": 1.0, "duration_kind": "mean", "calls": 1, "total_s": 1.0, "mean_s": 1.0, "max_s": 1.0},
+        {"sql": "b", "duration": 2.0, "duration_kind": "single", "calls": None, "total_s": None, "max_s": 2.0},
+    ]
+    lines = render_result(json.dumps({"ok": True, "rows": rows}), {}).splitlines()
+    assert lines[0].startswith("| # | duration | duration kind | calls |")
+    assert "| single |" in lines[3]
