@@ -260,7 +260,9 @@ class ReportSettings(Section):
     workers: tuple[str, ...] = Field(default=(), description="Workers that look into it; empty: all.")
     targets: tuple[str, ...] = Field(default=(), description="Targets that it may use; empty: the channel's.")
     template: str | None = Field(default=None, description="Prompt template of the report.")
-    catch_up: Literal["none", "last", "all"] = Field(default="last", description="Which missed times are made up for.")
+    catch_up: Literal["none", "latest", "all"] = Field(
+        default="latest", description="Which missed times are made up for."
+    )
     grace_s: float = Field(default=3600.0, ge=0, le=604_800, description="How late a missed time may still run.")
     overlap: Literal["skip", "queue"] = Field(default="skip", description="What happens when the last one still runs.")
 

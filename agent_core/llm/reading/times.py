@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from agent_core.llm.reading.numbers import ANY, CHINESE, DIGITS, parse_number, plain
@@ -73,6 +73,11 @@ _NO_UNIT = re.compile(
 _CANONICAL = re.compile(r"\blast_(\d+)\s?(s|sec|min|m|h|d|w)\b", re.IGNORECASE | re.ASCII)
 _INSTANT = r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
 _INTERVAL = re.compile(rf"(?<![\d/-])({_INSTANT})\s*/\s*({_INSTANT})(?![\d/-])", re.IGNORECASE | re.ASCII)
+_SPELLED = re.compile(
+    rf"(?:\b(?:between|from)\s+|从)?(?<![\d/-])({_INSTANT})\s*(?:utc\s*)?(?:and|to|until|till|through|–|~|到|至|和)\s*({_INSTANT})"
+    rf"(?:\s*utc\b)?(?:之间)?(?![\d/-])",
+    re.IGNORECASE | re.ASCII,
+)
 _DAY = re.compile(r"(?<![\d/-])(?:\bon\s+)?(\d{4}-\d\d-\d\d)(?![\dT/-])")
 _CLOCK = r"(\d{1,2}):(\d\d)"
 _BETWEEN = re.compile(
@@ -177,6 +182,8 @@ def _fixed_ranges(text: str, now: datetime) -> list[Range]:
         add(m, m.group().lower().replace(" ", ""))
     for m in _INTERVAL.finditer(text):
         add(m, f"{m.group(1)}/{m.group(2)}")
+    for m in _SPELLED.finditer(text):
+        add(m, _spelled(m.group(1), m.group(2)))
     for m in _BETWEEN.finditer(text):
         add(m, _between(m, now))
     for m in _SINCE_CLOCK.finditer(text):
@@ -208,6 +215,18 @@ def _between(match: re.Match[str], now: datetime) -> str | None:
     if start > now:
         start, end = start - timedelta(days=1), end - timedelta(days=1)
     return f"{_iso(start)}/{_iso(end)}"
+
+
+def _spelled(first: str, last: str) -> str | None:
+    """Read "from A to B": without a zone in UTC, and a day that ends it is meant whole."""
+    try:
+        start, end = (datetime.fromisoformat(part.upper().replace(" ", "T")) for part in (first, last))
+    except ValueError:
+        return None
+    if len(last) == len("2026-01-31"):
+        end += timedelta(days=1)
+    start, end = (at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC) for at in (start, end))
+    return f"{_iso(start)}/{_iso(end)}" if start < end else None
 
 
 def _since_clock(parts: list[str], now: datetime) -> str | None:

@@ -142,13 +142,14 @@ def _slow_query_examples(names: Sequence[str]) -> tuple[ToolExample, ...]:
     return (
         ToolExample(question="which queries were slow in the last 30 minutes?", arguments={"time_range": "last_30min"}),
         ToolExample(
-            question=f"show statements on {first} slower than 500 ms since yesterday",
+            question=f"show yesterday's statements on {first} that were slower than 500 ms",
             arguments={"time_range": "yesterday", "threshold": 0.5, "target": first},
         ),
         ToolExample(
             question="top 5 queries by number of calls in the past 2 hours, whatever their duration",
             arguments={"time_range": "last_2h", "threshold": 0, "order_by": "calls", "limit": 5},
         ),
+        ToolExample(question="why is the database slow?", arguments={}),
         ToolExample(question="最近30分钟有哪些慢查询？", arguments={"time_range": "last_30min"}),
         ToolExample(question="今天执行时间超过2秒的SQL有哪些？", arguments={"time_range": "today", "threshold": 2.0}),
     )
