@@ -3,108 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
 from adapters.chat import Author, Delivered, InDoubt, Rejected, Reply, RetryLater
-from agent_core.agent import Agent
-from agent_core.context import Limits, NoRedactor, SystemClock
 from agent_core.errors import ProviderUnavailable
-from agent_core.llm.pricing import FREE, PriceList
-from agent_core.llm.provider import Provider
-from agent_core.llm.scripted import ScriptedProvider, Turn, call, say
-from agent_core.llm.tokens import TokenCounter
+from agent_core.llm.scripted import ScriptedProvider, call, say
 from agent_core.llm.types import ModelRequest, ModelResponse
-from agent_core.prompts import load_prompt
-from agent_core.runtime.loop import AgentLoop
 from agent_core.tools.base import Effect
-from agent_core.tools.executor import ToolExecutor
 from agent_core.tools.registry import ToolRegistry
-from bot.access import Access, AccessAuthorizer, AccessPolicy
-from bot.commands import CommandRunner
-from bot.dispatcher import Dispatcher
-from bot.inbox import Inbox
-from bot.presenter import UNKNOWN_DELIVERY, Sender
-from bot.session import Session
-from bot.storage import open_store
+from bot.presenter import UNKNOWN_DELIVERY
 from bot.storage.base import OutboxState, Store
-from tests.unit.bot.recording import ALICE, BOB, MemoryChat, message
-from tests.unit.engine.running import WordCounter
-
-
-class Desk:
-    """Hermod around one store, one memory chat and one scripted model."""
-
-    def __init__(
-        self,
-        store: Store,
-        provider: Provider,
-        *,
-        registry: ToolRegistry | None = None,
-        policy: AccessPolicy | None = None,
-        chat: MemoryChat | None = None,
-        queue_limit: int = 50,
-    ) -> None:
-        self.store = store
-        self.chat = chat or MemoryChat()
-        clock, policy = SystemClock(), policy or AccessPolicy()
-        executor = ToolExecutor(registry or ToolRegistry(), authorizer=AccessAuthorizer(policy))
-        self.sender = Sender(store=store, adapters={"memory": self.chat}, clock=clock)
-
-        async def counter() -> TokenCounter:
-            return WordCounter()
-
-        self.session = Session(
-            store=store,
-            adapters={"memory": self.chat},
-            sender=self.sender,
-            loop=AgentLoop(provider=provider, executor=executor, prices=PriceList({"scripted": FREE})),
-            agent=Agent(name="operations"),
-            limits=Limits(run_deadline_s=20),
-            prompt=load_prompt("operations", allowed=frozenset({"name", "now"})),
-            commands=CommandRunner(executor),
-            access=Access(policy),
-            counter=counter,
-            clock=clock,
-            redactor=NoRedactor(),
-        )
-        self.dispatcher = Dispatcher(
-            store=store, work=self.session, prefixes=["memory:"], owner="test", clock=clock, lease_s=5
-        )
-        self.inbox = Inbox(
-            store=store, clock=clock, redactor=NoRedactor(), queue_limit=queue_limit, wake=self.dispatcher.wake
-        )
-
-    @property
-    def texts(self) -> list[str]:
-        return [post.text for post in self.chat.posts]
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.dispatcher.run())
-        try:
-            yield
-        finally:
-            await self.dispatcher.drain(5)
-            await task
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    opened = open_store(f"sqlite:///{tmp_path}/hermod.db")
-    await opened.open()
-    yield opened
-    await opened.close()
-
-
-def desk(store: Store, turns: Sequence[Turn], **options: object) -> tuple[Desk, ScriptedProvider]:
-    provider = ScriptedProvider(turns)
-    return Desk(store, provider, **options), provider  # type: ignore[arg-type]
+from tests.unit.bot.desk import Desk, desk
+from tests.unit.bot.recording import ALICE, BOB, message
 
 
 async def test_a_mention_gets_one_answer_in_its_thread(store: Store) -> None:

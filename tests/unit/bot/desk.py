@@ -1,0 +1,96 @@
+"""Hermod around one store, one chat in memory and one model, put together as the app does it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from adapters.chat import ChatAdapter
+from agent_core.agent import Agent
+from agent_core.context import Clock, Limits, NoRedactor, Redactor, SystemClock
+from agent_core.llm.pricing import FREE, PriceList
+from agent_core.llm.provider import Provider
+from agent_core.llm.scripted import ScriptedProvider, Turn
+from agent_core.llm.tokens import TokenCounter
+from agent_core.prompts import load_prompt
+from agent_core.runtime.loop import AgentLoop
+from agent_core.tools.executor import ToolExecutor
+from agent_core.tools.registry import ToolRegistry
+from bot.access import Access, AccessAuthorizer, AccessPolicy
+from bot.commands import CommandRunner
+from bot.dispatcher import Dispatcher
+from bot.inbox import Inbox
+from bot.presenter import Sender
+from bot.session import Session
+from bot.storage.base import Store
+from tests.unit.bot.recording import MemoryChat
+from tests.unit.engine.running import WordCounter
+
+
+class Desk:
+    """Hermod around one store, one memory chat and one scripted model."""
+
+    def __init__(
+        self,
+        store: Store,
+        provider: Provider,
+        *,
+        registry: ToolRegistry | None = None,
+        policy: AccessPolicy | None = None,
+        chat: MemoryChat | None = None,
+        queue_limit: int = 50,
+        clock: Clock | None = None,
+        redactor: Redactor | None = None,
+        agent: Agent | None = None,
+        adapters: Mapping[str, ChatAdapter] | None = None,
+    ) -> None:
+        self.store = store
+        self.chat = chat or MemoryChat()
+        clock, policy = clock or SystemClock(), policy or AccessPolicy()
+        redactor = redactor or NoRedactor()
+        adapters = {"memory": self.chat} if adapters is None else adapters
+        executor = ToolExecutor(registry or ToolRegistry(), authorizer=AccessAuthorizer(policy))
+        self.sender = Sender(store=store, adapters=adapters, clock=clock)
+
+        async def counter() -> TokenCounter:
+            return WordCounter()
+
+        self.session = Session(
+            store=store,
+            adapters=adapters,
+            sender=self.sender,
+            loop=AgentLoop(provider=provider, executor=executor, prices=PriceList({"scripted": FREE})),
+            agent=agent or Agent(name="operations"),
+            limits=Limits(run_deadline_s=20),
+            prompt=load_prompt("operations", allowed=frozenset({"name", "now"})),
+            commands=CommandRunner(executor),
+            access=Access(policy),
+            counter=counter,
+            clock=clock,
+            redactor=redactor,
+        )
+        self.dispatcher = Dispatcher(
+            store=store, work=self.session, prefixes=["memory:"], owner="test", clock=clock, lease_s=5
+        )
+        self.inbox = Inbox(
+            store=store, clock=clock, redactor=redactor, queue_limit=queue_limit, wake=self.dispatcher.wake
+        )
+
+    @property
+    def texts(self) -> list[str]:
+        return [post.text for post in self.chat.posts]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.dispatcher.run())
+        try:
+            yield
+        finally:
+            await self.dispatcher.drain(5)
+            await task
+
+
+def desk(store: Store, turns: Sequence[Turn], **options: object) -> tuple[Desk, ScriptedProvider]:
+    provider = ScriptedProvider(turns)
+    return Desk(store, provider, **options), provider  # type: ignore[arg-type]
