@@ -295,6 +295,7 @@ async def _execute(ctx: RunContext, call: ToolCall, admitted: _Admitted) -> _End
     timeout_s = min(tool.timeout_s or ctx.limits.tool_timeout_s, ctx.remaining_s())
     end = ctx.clock.monotonic() + timeout_s
     attempts = 0
+    last: ToolFailed | None = None
     while True:
         attempts += 1
         try:
@@ -302,8 +303,9 @@ async def _execute(ctx: RunContext, call: ToolCall, admitted: _Admitted) -> _End
             value = await run_bounded(tool.invoke(ctx, admitted.args), timeout_s=remaining_s, label=tool.name)
             return _Ended(text=render_value(value), code=find_failure(value), attempts=attempts)
         except TimedOut:
-            return _timed_out(tool, timeout_s, attempts)
+            return _timed_out(tool, timeout_s, attempts, last)
         except ToolFailed as error:
+            last = error
             again = error.retryable and tool.effect is Effect.READ and attempts <= len(BACKOFF_S)
             if not again or ctx.clock.monotonic() + BACKOFF_S[attempts - 1] >= end:
                 return _explain(ctx, call, error, attempts=attempts)
@@ -315,10 +317,16 @@ async def _execute(ctx: RunContext, call: ToolCall, admitted: _Admitted) -> _End
 # -- results ---------------------------------------------------------------------------------------
 
 
-def _timed_out(tool: Tool, timeout_s: float, attempts: int) -> _Ended:
+def _timed_out(tool: Tool, timeout_s: float, attempts: int, last: ToolFailed | None) -> _Ended:
     message = f"{tool.name} did not end within {timeout_s:.3g} s and was stopped"
     if tool.effect is Effect.READ:
-        text = render_failure("timeout", message, fix="ask for less, or try again later")
+        fix = "ask for less, or try again later"
+        if last is not None:  # what the attempts before it came to tells more than that the last one was cut off
+            message, fix = (
+                f"{message}; before that: {last.message}"[:_MESSAGE_CHARS],
+                (last.fix or fix)[:_MESSAGE_CHARS],
+            )
+        text = render_failure("timeout", message, fix=fix)
         return _Ended(text=text, code="timeout", attempts=attempts)
     text = render_failure("timeout", f"{message}; {_IN_DOUBT}", fix=_CHECK_FIRST)
     return _Ended(text=text, code="timeout", attempts=attempts, in_doubt=True)

@@ -91,6 +91,26 @@ async def test_no_retry_begins_that_could_not_end_in_time() -> None:
     assert (failure(result).code, flaky.calls, flaky.clock.slept) == ("connect_failed", 1, [])
 
 
+async def test_when_the_time_ends_a_later_attempt_the_reason_of_the_earlier_one_is_told() -> None:
+    own = ToolRegistry()
+    calls = 0
+
+    @own.register(timeout_s=0.4)
+    async def tool() -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            await asyncio.Event().wait()
+        raise ToolFailed("nobody answers", code="connect_failed", fix="start the server", retryable=True)
+
+    run = Run()
+    told = failure(await ToolExecutor(own).run_one(run.ctx, call("tool")))
+    assert (told.code, calls) == ("timeout", 2)
+    assert "0.4 s" in told.message
+    assert "nobody answers" in told.message
+    assert told.fix == "start the server"
+
+
 # -- time --------------------------------------------------------------------------------------------
 
 
