@@ -10,7 +10,7 @@ import importlib.util
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import BaseModel, PrivateAttr, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
@@ -242,12 +242,16 @@ def _collect_secrets(value: object) -> Iterator[str]:
 
 def _find_passwords(url: str) -> Iterator[str]:
     try:
-        password = urlsplit(url).password
+        parts = urlsplit(url)
+        asked = parse_qsl(parts.query)
+        password = parts.password
     except ValueError:
         return
     if password:
         yield password
         yield unquote(password)
+    # libpq takes them as parameters, too: ?password=... and ?sslpassword=...
+    yield from (value for name, value in asked if "password" in name.lower() and value)
 
 
 def _find_later(section: type[Section], data: Mapping[str, object], path: KeyPath) -> Iterator[KeyPath]:

@@ -189,6 +189,11 @@ def test_all_secret_values_are_known_to_the_redactor(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_passwords_among_the_parameters_of_a_url_are_secrets(tmp_path: Path) -> None:
+    text = '[targets.s]\nurl = "postgresql://u@h/d?password=p%40ss-1&sslmode=require&sslpassword=key-pass"\n'
+    assert set(load(tmp_path, text).secrets()) == {"p@ss-1", "key-pass"}
+
+
 def test_no_secret_shows_in_the_representation_of_settings(tmp_path: Path) -> None:
     text = SLACK + '[[models]]\nmodel = "m"\napi_key = "sekret-1"\n[targets.s]\nurl = "postgresql://u:sekret-2@h/d"\n'
     shown = repr(load(tmp_path, text, {"OPENAI_API_KEY": "sekret-3"}))
