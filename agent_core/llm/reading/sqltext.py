@@ -12,7 +12,10 @@ _SQL_START = re.compile(
     r"|(?!the\b|a\b|an\b|all\b|some\b|any\b)[\w.\"`]+(?:\s+(?:as\s+)?[\w\"`]+)?\s+from\b(?!\s+(?:the|our|my|these|those)\b))"
     r"|with\s+(?:recursive\s+)?[\w\"]+\s*(?:\([^)]*\)\s*)?as\s*(?:not\s+)?(?:materialized\s*)?\("
     r"|insert\s+into\s+\S|update\s+(?:only\s+)?[\w.\"]+\s+(?:as\s+\w+\s+|\w+\s+)?set\s|delete\s+from\s+\S"
-    r"|merge\s+into\s+\S|explain\s+(?:\(|table\s|values\s)|values\s*\()",
+    r"|merge\s+into\s+\S|explain\s+(?:\(|table\s|values\s)|values\s*\("
+    # no plan comes of these: the tool's own refusal tells more than a request for a statement
+    r"|explain\s+(?:drop|alter|truncate|create)\s+(?:unique\s+|or\s+replace\s+|materialized\s+)?"
+    r"(?:table|index|view|schema|database|function|role|sequence|trigger|extension)\s+\S)",
     re.IGNORECASE,
 )
 _EXPLAIN_BEFORE = re.compile(

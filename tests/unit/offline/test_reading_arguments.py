@@ -26,6 +26,8 @@ INTEGER: dict[str, Any] = {"type": "integer"}
     ("text", "sql"),
     [
         ("explain select * from orders where id = 5?", "select * from orders where id = 5"),
+        ("on shop: explain drop table items", "explain drop table items"),
+        ("explain create unique index i on t (a);", "explain create unique index i on t (a)"),
         ("explain\n```sql\nselect 1\n```\nplease", "select 1"),
         ("plan of `select a, b from t` please", "select a, b from t"),
         ("EXPLAIN ANALYZE SELECT * FROM t;", "SELECT * FROM t"),
@@ -52,6 +54,8 @@ def test_sql_is_taken_out_of_a_message(text: str, sql: str) -> None:
         "update me on the slow queries",
         "please select one from our list",
         "insert coin",
+        "explain the drop in throughput since yesterday",
+        "explain create table",
     ],
 )
 def test_english_sentences_are_no_sql(text: str) -> None:
