@@ -158,7 +158,7 @@ class Session:
             await self._finish(claim, run, inbound[0].thread, adapter, answer)
             await self._deliver(claim)
 
-    async def crashed(self, claim: Claim, error: Exception) -> None:
+    async def crashed(self, claim: Claim) -> None:
         """End the thread's run with a visible failure; one is begun for items that never came so far."""
         found = await self._store.list_runs(thread_key=claim.thread_key, limit=1)
         run = next((row for row in found if not RunState(row.state).final), None)

@@ -7,16 +7,19 @@ what comes from outside; time-outs on the server. A cancelled coroutine cancels 
 
 from __future__ import annotations
 
+import asyncio
+import os
+import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from agent_core.errors import ToolFailed
-from bot.tools.slow_queries.failures import explain_connect_error, explain_error
+from bot.tools.slow_queries.failures import explain_connect_error, explain_error, explain_silence
 from bot.tools.targets import Target
 
 if TYPE_CHECKING:
-    from psycopg import AsyncConnection
+    from psycopg import AsyncConnection, AsyncCursor
     from psycopg.rows import DictRow
     from psycopg.sql import Composed
 
@@ -29,6 +32,9 @@ OWN_MARK = "/* hermod */"
 OWN_APPLICATION = "hermod"
 """``application_name`` of these connections."""
 
+GRACE_S = 3.0
+"""How much longer than the server's own time-out an answer is waited for, before the server counts as hung."""
+
 Row = Mapping[str, object]
 
 
@@ -38,18 +44,50 @@ class ReadOnly:
     Args:
         connection: the psycopg connection; only ``explain`` needs it directly.
         target: what it is connected to.
+        patience_s: how long the answer to one statement is waited for.
         version_num: the server's version as ``server_version_num`` has it, for example 180006.
     """
 
-    def __init__(self, connection: AsyncConnection[DictRow], target: Target) -> None:
+    def __init__(self, connection: AsyncConnection[DictRow], target: Target, *, patience_s: float) -> None:
         self.connection = connection
         self.target = target
+        self._patience_s = patience_s
         self.version_num = connection.info.server_version
 
     @property
     def version(self) -> str:
         """The server's version as people write it: ``18.6``."""
         return f"{self.version_num // 10_000}.{self.version_num % 10_000}"
+
+    async def execute(
+        self, statement: bytes | Composed, parameters: Sequence[object] = (), *, prepare: bool | None = None
+    ) -> AsyncCursor[DictRow]:
+        """Run a statement, and hang up when no answer comes: a hung server keeps no time-out of its own.
+
+        Raises:
+            ToolFailed: ``connect_failed``, when the server has stopped answering.
+            psycopg.Error: whatever else went wrong, for ``failures.explain_error``.
+        """
+        import psycopg
+
+        loop, hung_up = asyncio.get_running_loop(), False
+
+        def hang_up() -> None:
+            nonlocal hung_up
+            hung_up = True
+            # Closing would free a file descriptor that the event loop still watches; this wakes psycopg instead.
+            with socket.socket(fileno=os.dup(self.connection.fileno())) as double:
+                double.shutdown(socket.SHUT_RDWR)
+
+        timer = loop.call_later(self._patience_s, hang_up)
+        try:
+            return await self.connection.execute(statement, parameters or None, prepare=prepare)
+        except psycopg.Error:
+            if hung_up:
+                raise explain_silence(self.target) from None
+            raise
+        finally:
+            timer.cancel()
 
     async def fetch(self, query: str | Composed, parameters: Sequence[object] = ()) -> list[Row]:
         """Run one of our own queries and return its rows.
@@ -61,7 +99,7 @@ class ReadOnly:
 
         try:
             statement = query.encode() if isinstance(query, str) else query
-            cursor = await self.connection.execute(statement, parameters or None)
+            cursor = await self.execute(statement, parameters)
             return list(await cursor.fetchall())
         except psycopg.Error as error:
             raise explain_error(error, self.target) from None
@@ -108,7 +146,7 @@ async def open_read_only(
     except (psycopg.Error, UnicodeError, ValueError) as error:
         raise explain_connect_error(error, target) from None
     try:
-        opened = ReadOnly(connection, target)
+        opened = ReadOnly(connection, target, patience_s=statement_timeout_s + GRACE_S)
         if opened.version_num < OLDEST_SERVER * 10_000:
             raise ToolFailed(
                 f"target {target.name!r} runs Postgres {opened.version}; version {OLDEST_SERVER} or later is needed",
@@ -116,7 +154,7 @@ async def open_read_only(
                 fix="upgrade the server",
             )
         try:
-            await connection.execute(_enter(statement_timeout_s, own_queries=own_queries).encode())
+            await opened.execute(_enter(statement_timeout_s, own_queries=own_queries).encode())
         except psycopg.Error as error:
             raise explain_error(error, target) from None
         yield opened

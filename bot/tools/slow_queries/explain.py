@@ -103,7 +103,7 @@ async def _prepare(db: ReadOnly, statement: str) -> None:
     connection.prepare_threshold = 1  # None would make psycopg ignore prepare=True
     try:
         # A comment at the end must not swallow anything, hence the line break.
-        await connection.execute((_PREPARE + statement + "\n").encode(), prepare=True)
+        await db.execute((_PREPARE + statement + "\n").encode(), prepare=True)
     except psycopg.Error as error:
         raise _explain_failure(error, db.target, statement, offset=len(_PREPARE)) from None
     finally:
@@ -114,19 +114,18 @@ async def _explain(db: ReadOnly, statement: str, *, generic: bool, parameters: b
     """Ask for the plan; with parameters for the one that the server would use without knowing their values."""
     import psycopg
 
-    connection = db.connection
     options = f"EXPLAIN {OWN_MARK} (FORMAT JSON, VERBOSE"
     try:
         if generic:
             # Parameters in the text need the simple protocol here; that there is one statement was made sure.
             head = f"{options}, GENERIC_PLAN) "
-            cursor = await connection.execute((head + statement + "\n").encode())
+            cursor = await db.execute((head + statement + "\n").encode())
         else:
             head = f"{options}) EXECUTE {_PREPARED}"
             arguments = await _null_arguments(db) if parameters else ""
             # Without this, NULLs are planned for, and a comparison with NULL has a plan that reads nothing.
-            await connection.execute(b"set local plan_cache_mode = force_generic_plan")
-            cursor = await connection.execute((head + arguments).encode())
+            await db.execute(b"set local plan_cache_mode = force_generic_plan")
+            cursor = await db.execute((head + arguments).encode())
         row = await cursor.fetchone()
     except psycopg.Error as error:
         raise _explain_failure(error, db.target, statement, offset=len(f"{options}, GENERIC_PLAN) ")) from None

@@ -205,6 +205,16 @@ def explain_error(error: Exception, target: Target) -> ToolFailed:
     return _failure(reading, target, "asking")
 
 
+def explain_silence(target: Target) -> ToolFailed:
+    """Build the failure of a server that took the connection and then stopped answering."""
+    reading = _Reading(
+        code="connect_failed",
+        said="the server took the connection and then stopped answering",
+        fix="look whether the server, or a pooler or proxy in front of it, hangs or has no disk space left",
+    )
+    return _failure(reading, target, "lost")
+
+
 def quote_name(name: str) -> str:
     """A name as it is written in SQL, quoted only where it has to be."""
     plain = name.isascii() and name.isidentifier() and name == name.lower()

@@ -150,8 +150,10 @@ def _slow_query_examples(names: Sequence[str]) -> tuple[ToolExample, ...]:
             arguments={"time_range": "last_2h", "threshold": 0, "order_by": "calls", "limit": 5},
         ),
         ToolExample(question="why is the database slow?", arguments={}),
-        ToolExample(question="最近30分钟有哪些慢查询？", arguments={"time_range": "last_30min"}),
-        ToolExample(question="今天执行时间超过2秒的SQL有哪些？", arguments={"time_range": "today", "threshold": 2.0}),
+        ToolExample(
+            question="最近30分钟有哪些执行时间超过2秒的慢查询？",
+            arguments={"time_range": "last_30min", "threshold": 2.0},
+        ),
     )
 
 
