@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import html
+import unicodedata
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
@@ -10,7 +12,7 @@ import structlog
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
-from adapters.chat import ChatAdapter, Delivered, InDoubt, Limits, Rejected, Reply, RetryLater, ThreadRef
+from adapters.chat import ChatAdapter, Delivered, Delivery, InDoubt, Limits, Rejected, Reply, RetryLater, ThreadRef
 from adapters.markdown import fit_markdown
 from agent_core.context import Clock
 from agent_core.runtime.events import RunEvent, StateChanged, ToolStarted
@@ -22,16 +24,30 @@ log = structlog.get_logger("hermod.presenter")
 _REPLY = TypeAdapter(Reply)
 
 IN_DOUBT_WAITS_S = (0.5, 2.0, 5.0)
-"""How long to wait before each look at the thread for a post whose outcome is unknown."""
+"""How long to wait before each further look at the thread for a post whose outcome is unknown."""
 
+CALL_TIMEOUT_S = 60.0
+"""Adapters bound their calls themselves; this is for the one that does not."""
+
+RETRY_FLOOR_S = 0.5
+"""The shortest wait before a post is tried again, also where the platform asks for none."""
+
+RETRY_CAP_S = 60.0
+"""The longest wait before a post that got lost is sent again; it doubles from try to try."""
+
+NOTICE_PREFIX = "unknown/"
+"""How the key of a notice about a reply begins; the reply's key follows."""
+
+NOTHING_VISIBLE = "My answer came out empty. Please ask again, perhaps in other words."
+UNDELIVERED = "I had an answer here that I could not deliver; my log has the reason. Please ask again."
 UNKNOWN_DELIVERY = "I do not know whether my answer above arrived; it may be missing. Ask again if it is not there."
 
 
 def build_reply_rows(
     thread: ThreadRef, text: str, *, run_id: str, limits: Limits, now: datetime
 ) -> tuple[NewOutboxItem, ...]:
-    """Fit an answer to the platform and build one outbox row a part, keyed by run and part."""
-    parts = fit_markdown(text, limits)
+    """Fit an answer to the platform and build one outbox row a part, keyed by run and part; at least one."""
+    parts = fit_markdown(text if _shows_something(text) else NOTHING_VISIBLE, limits)
     return tuple(
         _build_row(Reply(thread=thread, text=part, key=f"{run_id}/{n}"), run_id=run_id, now=now)
         for n, part in enumerate(parts, 1)
@@ -47,6 +63,11 @@ def _build_row(reply: Reply, *, run_id: str | None, now: datetime) -> NewOutboxI
     return NewOutboxItem(
         key=reply.key, thread_key=reply.thread.key, run_id=run_id, body=to_json(reply).decode(), created_at=now
     )
+
+
+def _shows_something(text: str) -> bool:
+    """False where nothing would be seen: blanks, zero-width characters, Markdown without content."""
+    return any(c not in "#>`~" and unicodedata.category(c)[0] not in "ZC" for c in html.unescape(text))
 
 
 class Status:
@@ -126,50 +147,107 @@ class Sender:
             if waits or not await self._send_one(claim, row):
                 return
 
+    async def give_up(self, claim: Claim) -> bool:
+        """Give up the post that was under way when its adapter broke, and tell whether there was one.
+
+        Else the same post would break the work of its thread again and again, and nothing behind it would be sent.
+        """
+        rows = await self._store.load_outbox(claim.thread_key)
+        broken = [row for row in rows if row.state is OutboxState.SENDING]
+        for row in broken:
+            await self._give_up(claim, row, UNKNOWN_DELIVERY, reason="the adapter broke while it posted this")
+        return bool(broken)
+
     async def _send_one(self, claim: Claim, row: OutboxItem) -> bool:
         """Post one row; false when the rows behind it have to wait."""
-        reply = _REPLY.validate_json(row.body)
+        try:
+            reply = _REPLY.validate_json(row.body)
+        except ValueError as e:
+            await self._give_up(claim, row, UNDELIVERED, reason=f"it cannot be read: {e}")
+            return True
         adapter = self._adapters[reply.thread.platform]
         if row.state is OutboxState.SENDING:
-            return await self._settle(claim, row, reply, adapter)
+            return await self._settle(claim, row, reply, adapter, sent=row.attempts)
         await self._store.begin_send(claim, row.id)
-        outcome = await adapter.post(reply)
-        match outcome:
+        match await self._post(adapter, reply):
             case Delivered(remote_id=remote_id):
                 await self._finish(claim, row, OutboxState.DELIVERED, remote_id=remote_id)
                 return True
             case RetryLater(after_s=after_s, reason=reason):
-                await self._finish(claim, row, OutboxState.PENDING, reason=reason, after_s=after_s)
+                log.info("reply_put_off", thread=row.thread_key, after_s=after_s, reason=reason)
+                await self._put_back(claim, row, reason=reason, after_s=max(after_s, RETRY_FLOOR_S))
                 return False
             case Rejected(reason=reason):
                 log.error("reply_rejected", thread=row.thread_key, reason=reason)
                 await self._finish(claim, row, OutboxState.FAILED, reason=reason)
                 return True
             case InDoubt():
-                return await self._settle(claim, row, reply, adapter)
+                return await self._settle(claim, row, reply, adapter, sent=row.attempts + 1)
 
-    async def _settle(self, claim: Claim, row: OutboxItem, reply: Reply, adapter: ChatAdapter) -> bool:
-        """Find out what became of a post that may have arrived, before anything is sent again."""
-        reason = ""
+    async def _settle(self, claim: Claim, row: OutboxItem, reply: Reply, adapter: ChatAdapter, *, sent: int) -> bool:
+        """Find out what became of a post that may have arrived, before anything is sent again.
+
+        It counts as lost only when two looks in a row do not find it, or the last one: a platform may still be busy
+        with it during the first.
+
+        Args:
+            claim, row, reply, adapter: the post.
+            sent: how often it was sent.
+        """
+        found: Delivered | InDoubt | None = InDoubt(reason="")
         for wait_s in (0.0, *IN_DOUBT_WAITS_S):
             await self._clock.sleep(wait_s)
-            found = await adapter.find_posted(reply.thread, reply.key)
+            before, found = found, await self._find(adapter, reply)
             match found:
                 case Delivered(remote_id=remote_id):
                     await self._finish(claim, row, OutboxState.DELIVERED, remote_id=remote_id)
                     return True
-                case None:
-                    await self._finish(claim, row, OutboxState.PENDING, reason="not posted before", after_s=0.0)
-                    return False
+                case None if before is None:
+                    break
                 case InDoubt(reason=reason):
                     log.warning("reply_in_doubt", thread=row.thread_key, reason=reason)
-        await self._finish(claim, row, OutboxState.FAILED, reason=f"delivery unknown: {reason}")
-        if not row.key.startswith("unknown/"):
-            now = self._clock.now()
+        if isinstance(found, InDoubt):
+            await self._give_up(claim, row, UNKNOWN_DELIVERY, reason=f"delivery unknown: {found.reason}")
+            return True
+        after_s = 0.0 if sent <= 1 else min(RETRY_CAP_S, 2.0 ** min(sent - 1, 10))
+        await self._put_back(claim, row, reason="not posted before", after_s=after_s)
+        return False
+
+    # -- the platform, with an end to every wait -----------------------------------------------------
+
+    async def _post(self, adapter: ChatAdapter, reply: Reply) -> Delivery:
+        try:
+            async with asyncio.timeout(CALL_TIMEOUT_S) as timer:
+                return await adapter.post(reply)
+        except TimeoutError:
+            if not timer.expired():
+                raise
+            return InDoubt(reason=f"the platform took more than {CALL_TIMEOUT_S:g} s")
+
+    async def _find(self, adapter: ChatAdapter, reply: Reply) -> Delivered | InDoubt | None:
+        try:
+            async with asyncio.timeout(CALL_TIMEOUT_S) as timer:
+                return await adapter.find_posted(reply.thread, reply.key)
+        except TimeoutError:
+            if not timer.expired():
+                raise
+            return InDoubt(reason=f"looking for it took more than {CALL_TIMEOUT_S:g} s")
+
+    # -- the row -------------------------------------------------------------------------------------
+
+    async def _put_back(self, claim: Claim, row: OutboxItem, *, reason: str, after_s: float) -> None:
+        await self._finish(claim, row, OutboxState.PENDING, reason=reason, after_s=after_s)
+
+    async def _give_up(self, claim: Claim, row: OutboxItem, notice: str, *, reason: str) -> None:
+        """End a row undelivered, and say so in the thread; the notice of a notice would be one too many."""
+        log.error("reply_given_up", thread=row.thread_key, key=row.key, reason=reason)
+        if not row.key.startswith(NOTICE_PREFIX):
+            thread = ThreadRef.parse_key(row.thread_key)
+            # first the notice: should the process end in between, the row is settled, and noticed, once more
             await self._store.add_outbox(
-                build_notice(reply.thread, UNKNOWN_DELIVERY, key=f"unknown/{row.key}", now=now)
+                build_notice(thread, notice, key=f"{NOTICE_PREFIX}{row.key}", now=self._clock.now())
             )
-        return True
+        await self._finish(claim, row, OutboxState.FAILED, reason=reason)
 
     async def _finish(
         self,
@@ -181,7 +259,7 @@ class Sender:
         reason: str = "",
         after_s: float = 0.0,
     ) -> None:
-        self.delivered += state is OutboxState.DELIVERED
-        self.failed += state is OutboxState.FAILED
         next_at = self._clock.now() + timedelta(seconds=after_s)
         await self._store.finish_send(claim, row.id, state, remote_id=remote_id, reason=reason, next_at=next_at)
+        self.delivered += state is OutboxState.DELIVERED
+        self.failed += state is OutboxState.FAILED

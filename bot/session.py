@@ -160,6 +160,8 @@ class Session:
 
     async def crashed(self, claim: Claim) -> None:
         """End the thread's run with a visible failure; one is begun for items that never came so far."""
+        if await self._sender.give_up(claim):
+            return  # it was a post that broke; the messages of the thread are not to blame
         found = await self._store.list_runs(thread_key=claim.thread_key, limit=1)
         run = next((row for row in found if not RunState(row.state).final), None)
         if run is None:

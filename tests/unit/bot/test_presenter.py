@@ -1,0 +1,143 @@
+"""Each reply is posted once, or said to be missing; nothing that one reply does keeps the others back."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from adapters.chat import Delivered, Delivery, InDoubt, Limits, Reply, RetryLater
+from agent_core.context import SystemClock
+from agent_core.llm.scripted import say
+from bot.presenter import NOTHING_VISIBLE, UNDELIVERED, UNKNOWN_DELIVERY, build_reply_rows
+from bot.storage.base import NewOutboxItem, OutboxState, Store, StoreError
+from bot.storage.sqlite import SqliteStore
+from tests.unit.bot.desk import Desk, desk
+from tests.unit.bot.recording import message
+
+THREAD = message("").thread
+
+
+async def ask(made: Desk, text: str = "hi", *, number: int = 1) -> None:
+    await made.inbox.accept(message(text, number=number))
+    await made.dispatcher.work_all()
+
+
+async def states(store: Store) -> list[OutboxState]:
+    return [row.state for row in await store.load_outbox(THREAD.key)]
+
+
+async def test_a_row_that_cannot_be_read_is_given_up_visibly_and_does_not_block_the_thread(store: Store) -> None:
+    made, _ = desk(store, [say("hello")])
+    await store.add_outbox(
+        NewOutboxItem(
+            key="old/1", thread_key=THREAD.key, run_id=None, body='{"text": 1}', created_at=SystemClock().now()
+        )
+    )
+    await ask(made)
+    assert sorted(made.texts) == sorted([UNDELIVERED, "hello"])
+    assert (await states(store))[0] is OutboxState.FAILED
+
+
+async def test_a_reply_that_breaks_the_adapter_does_not_keep_later_answers_back(store: Store) -> None:
+    made, _ = desk(store, [say("poison"), say("fine")])
+
+    def breaks(reply: Reply) -> Delivery:
+        raise RecursionError("too deep for the renderer")
+
+    made.chat.outcomes = [breaks]
+    await ask(made, number=1)
+    assert made.texts == [UNKNOWN_DELIVERY]
+    await ask(made, number=2)
+    assert made.texts == [UNKNOWN_DELIVERY, "fine"]
+    assert await states(store) == [OutboxState.FAILED, OutboxState.DELIVERED, OutboxState.DELIVERED]
+
+
+async def test_a_platform_that_says_retry_now_is_not_asked_again_at_once(store: Store) -> None:
+    made, _ = desk(store, [say("hello")])
+    made.chat.outcomes = [RetryLater(after_s=0.0, reason="later")] * 50
+    await ask(made)
+    assert len(made.chat.outcomes) == 49
+    async with made.running():
+        made.chat.outcomes = []
+        await made.chat.wait_for_posts(1)
+    assert made.texts == ["hello"]
+
+
+async def test_a_post_that_gets_lost_every_time_is_sent_again_less_and_less_often(store: Store) -> None:
+    made, _ = desk(store, [say("hello")])
+    made.chat.outcomes = [InDoubt(reason="reset")] * 50
+    await ask(made)
+    assert len(made.chat.outcomes) == 48
+    (row,) = await store.load_outbox(THREAD.key)
+    assert row.state is OutboxState.PENDING
+    assert (row.next_at - SystemClock().now()).total_seconds() > 0.5
+
+
+async def test_a_post_that_arrives_after_the_first_look_is_not_posted_again(store: Store) -> None:
+    made, _ = desk(store, [say("hello")])
+    made.chat.outcomes = [InDoubt(reason="timeout")]
+    made.chat.lookups = [None, Delivered(remote_id="late")]
+    await ask(made)
+    assert made.texts == []  # the platform has it, and this process did not send it a second time
+    assert await states(store) == [OutboxState.DELIVERED]
+
+
+async def test_a_post_without_an_answer_is_in_doubt_after_a_while(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.presenter.CALL_TIMEOUT_S", 0.05)
+    made, _ = desk(store, [say("hello")])
+    post = made.chat.post
+
+    async def post_and_hang(reply: Reply) -> Delivery:
+        await post(reply)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    made.chat.post = post_and_hang  # type: ignore[method-assign]
+    async with asyncio.timeout(10):
+        await ask(made)
+    assert made.texts == ["hello"]
+    assert await states(store) == [OutboxState.DELIVERED]
+
+
+class NoticesFail(SqliteStore):
+    """Fails once when a notice is to be queued."""
+
+    failed = False
+
+    async def add_outbox(self, item: NewOutboxItem) -> None:
+        if not self.failed:
+            self.failed = True
+            raise StoreError("the disk is full")
+        await super().add_outbox(item)
+
+
+async def test_a_reply_is_only_given_up_together_with_the_word_that_it_may_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.presenter.IN_DOUBT_WAITS_S", (0.0,))
+    store = NoticesFail(tmp_path / "hermod.db")
+    await store.open()
+    made, _ = desk(store, [say("hello")])
+    made.chat.outcomes = [InDoubt(reason="reset")]
+    made.chat.lookups = [InDoubt(reason="no scope")] * 4
+    await ask(made)
+    assert made.texts == [UNKNOWN_DELIVERY]
+    await store.close()
+
+
+@pytest.mark.parametrize("text", ["#", "> ", "```\n```", "\u200b", "&nbsp;", "\u00ad\u2060"])
+def test_an_answer_that_would_show_nothing_says_so(text: str) -> None:
+    now = SystemClock().now()
+    rows = build_reply_rows(THREAD, text, run_id="r1", limits=Limits(text_max=400), now=now)
+    assert [NOTHING_VISIBLE in row.body for row in rows] == [True]
+
+
+@pytest.mark.parametrize("text", ["👍", "…", "**", "---", "是", "42", "`x`"])
+def test_a_short_answer_is_an_answer(text: str) -> None:
+    now = SystemClock().now()
+    rows = build_reply_rows(THREAD, text, run_id="r1", limits=Limits(text_max=400), now=now)
+    assert [NOTHING_VISIBLE in row.body for row in rows] == [False]
