@@ -7,6 +7,7 @@ error is raised, so that two half answers are never glued together.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 
 from agent_core.errors import AllProvidersFailed, ConfigError, ProviderError
 from agent_core.llm.provider import Provider
@@ -55,9 +56,10 @@ class Router:
         for provider in self._providers:
             begun = False
             try:
-                async for item in provider.stream(request):
-                    begun = True
-                    yield item
+                async with aclosing(provider.stream(request)) as items:  # type: ignore[type-var]
+                    async for item in items:
+                        begun = True
+                        yield item
                 return
             except ProviderError as e:
                 failures.append(e)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
@@ -9,6 +11,20 @@ from agent_core.llm.types import ModelMessage, ModelResponse
 
 _RESPONSE = TypeAdapter(ModelResponse)
 _MESSAGE = TypeAdapter(ModelMessage)
+_HALF = re.compile("[\ud800-\udfff]")
+
+
+def clean_text(text: str) -> str:
+    """Return ``text`` as it can be sent and stored: half a surrogate pair (a broken escape) becomes U+FFFD."""
+    return _HALF.sub("\ufffd", text)
+
+
+def escape_halves(json_text: str) -> str:
+    """Return JSON text that can be stored and means the same: half a surrogate pair is written as its escape.
+
+    So whoever reads it strictly still refuses it; replaced by another character it would have been repaired.
+    """
+    return _HALF.sub(lambda half: f"\\u{ord(half.group()):04x}", json_text)
 
 
 def dump_response(response: ModelResponse) -> str:

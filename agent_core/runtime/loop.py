@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from agent_core.errors import LimitReached, ModelFailed, ProviderError, ReplayMi
 from agent_core.llm.pricing import PriceList
 from agent_core.llm.provider import Provider
 from agent_core.llm.types import Finish, ModelMessage, ModelRequest, ModelResponse, TextChunk, ToolCall, Usage
-from agent_core.llm.wire import dump_response, load_response
+from agent_core.llm.wire import clean_text, dump_response, escape_halves, load_response
 from agent_core.memory.budget import select_window
 from agent_core.memory.conversation import Conversation
 from agent_core.memory.validity import make_sendable
@@ -40,6 +41,12 @@ CUT_OFF = (
     '{"ok":false,"error":{"code":"truncated_call","message":"Your tool call was cut off at the output limit and was '
     'not run. Send it again, shorter."}}'
 )
+OTHER_RUN = (
+    "I was stopped in the middle of this and then started with other settings or as another version, and what I had "
+    "begun does not fit any more; please ask again"
+)
+UNREAD_ARGUMENTS = "not_a_json_object"
+UNREAD_CHARS = 500
 CUT_NOTE = "\n\n(The answer was cut off at the model's output limit.)"
 
 
@@ -167,7 +174,6 @@ class AgentLoop:
             if work.empty_answers > 1:
                 raise ModelFailed("the model answered with nothing, twice")
             return await self._think(work)
-        message = _redacted(message, work.ctx)
         work.conversation.append(message)
         answer = message.content + (CUT_NOTE if response.finish is Finish.LENGTH else "")
         work.record = replace(work.record, answer=answer)
@@ -177,7 +183,7 @@ class AgentLoop:
         """Run the tool calls of the response."""
         response = work.response
         assert response is not None
-        work.conversation.append(response.message)
+        work.conversation.append(_as_history(response.message, work.ctx))
         calls = response.message.tool_calls
         if response.message.content:
             work.record = replace(work.record, plan=(*work.record.plan, response.message.content))
@@ -206,40 +212,66 @@ class AgentLoop:
     # -- the model -----------------------------------------------------------------------------------
 
     async def _ask(self, work: _Work) -> ModelResponse:
-        ctx = work.ctx
+        """Get the next response, from the journal or from the model, and put the step into the record."""
+        ctx, begun = work.ctx, work.ctx.clock.monotonic()
         work.model_calls += 1
-        request = self._build_request(work)
-        started_at, begun = ctx.clock.now(), ctx.clock.monotonic()
-        key = f"model:{work.model_calls}"
-        known = await ctx.journal.begin(
-            JournalEntry(
-                key=key, kind="model", name=self._provider.model, digest=_digest(request), state=StepState.INTENT
-            )
-        )
-        replayed = known is not None and known.state is StepState.DONE
-        if known is not None and replayed:
-            if known.digest != _digest(request):
-                raise ReplayMismatch(f"step {key} of run {ctx.run_id} was recorded for another request")
-            response = load_response(known.result)
-        else:
-            response = self._own_ids(await self._request(work, request), ctx.run_id, work.model_calls)
-            await ctx.journal.finish(key, StepState.DONE, dump_response(response))
-        usage = response.usage or _estimate_usage(request, response, work.conversation)
+        key, request = f"model:{work.model_calls}", self._build_request(work)
         step = Step(
             n=len(work.record.steps) + 1,
             kind="model",
+            name=self._provider.model,
+            provider=self._provider.name,
+            started_at=ctx.clock.now(),
+            duration_s=0.0,
+        )
+        response = await self._recall(ctx, key, request)
+        replayed = response is not None
+        if response is None:
+            try:
+                response = self._receive(await self._request(work, request), work)
+            except ProviderError as e:
+                await ctx.journal.finish(key, StepState.FAILED, "")
+                failed = replace(step, ok=False, error=ctx.redactor.redact(str(e)))
+                self._record(work, failed, begun)
+                raise
+            await ctx.journal.finish(key, StepState.DONE, dump_response(response))
+        usage = response.usage or _estimate_usage(request, response, work.conversation)
+        done = replace(
+            step,
             name=response.model,
-            started_at=started_at,
-            duration_s=ctx.clock.monotonic() - begun,
-            detail=ctx.redactor.redact(response.message.content),
+            provider=response.provider,
+            detail=response.message.content,
             usage=usage,
             cost_usd=self._prices.cost_usd(response.model, usage),
-            provider=response.provider,
             replayed=replayed,
         )
-        work.record = work.record.add_steps(step)
-        ctx.emit(StepFinished(run_id=ctx.run_id, step=step))
+        self._record(work, done, begun)
         return response
+
+    async def _recall(self, ctx: RunContext, key: str, request: ModelRequest) -> ModelResponse | None:
+        """Record the intent of a request, or return what an earlier attempt at the run was answered.
+
+        Raises:
+            ReplayMismatch: that attempt asked something else, or its answer cannot be read.
+        """
+        digest = _digest(request)
+        known = await ctx.journal.begin(
+            JournalEntry(key=key, kind="model", name=self._provider.model, digest=digest, state=StepState.INTENT)
+        )
+        if known is None or known.state is not StepState.DONE:
+            return None
+        try:
+            if known.digest == digest:
+                return load_response(known.result)
+        except ValueError as e:
+            raise ReplayMismatch(OTHER_RUN) from e
+        raise ReplayMismatch(OTHER_RUN)
+
+    @staticmethod
+    def _record(work: _Work, step: Step, begun: float) -> None:
+        step = replace(step, duration_s=work.ctx.clock.monotonic() - begun)
+        work.record = work.record.add_steps(step)
+        work.ctx.emit(StepFinished(run_id=work.ctx.run_id, step=step))
 
     def _build_request(self, work: _Work) -> ModelRequest:
         agent, ctx = work.agent, work.ctx
@@ -268,15 +300,19 @@ class AgentLoop:
         raise ProviderError("the provider ended its stream without a response", provider=self._provider.name)
 
     @staticmethod
-    def _own_ids(response: ModelResponse, run_id: str, n: int) -> ModelResponse:
-        """Give the calls ids that are unique in the thread; providers repeat or omit theirs."""
-        if not response.message.tool_calls:
-            return response
+    def _receive(response: ModelResponse, work: _Work) -> ModelResponse:
+        """Take a response in: without secrets in its text, and with ids of calls that are unique in the thread.
+
+        Providers repeat or omit their ids. Arguments stay as they were written: a redacted call is another call.
+        """
+        message = response.message
+        first = f"{work.ctx.run_id[-12:]}_{work.model_calls}"
         calls = tuple(
-            ToolCall(id=f"{run_id[-12:]}_{n}_{i}", name=c.name, arguments=c.arguments)
-            for i, c in enumerate(response.message.tool_calls, 1)
+            ToolCall(id=f"{first}_{i}", name=clean_text(call.name), arguments=escape_halves(call.arguments))
+            for i, call in enumerate(message.tool_calls, 1)
         )
-        return replace(response, message=replace(response.message, tool_calls=calls))
+        text = work.ctx.redactor.redact(clean_text(message.content))
+        return replace(response, message=replace(message, content=text, tool_calls=calls))
 
     # -- values --------------------------------------------------------------------------------------
 
@@ -311,6 +347,24 @@ class AgentLoop:
 def _redacted(message: ModelMessage, ctx: RunContext) -> ModelMessage:
     content = ctx.redactor.redact(message.content)
     return message if content == message.content else replace(message, content=content)
+
+
+def _as_history(message: ModelMessage, ctx: RunContext) -> ModelMessage:
+    """Return a message that calls tools as it is kept: without secrets, its arguments JSON objects in any case.
+
+    Some servers read the arguments of a whole history, and refuse all of it for the sake of one.
+    """
+    calls = tuple(replace(c, arguments=_as_object(ctx.redactor.redact(c.arguments))) for c in message.tool_calls)
+    return replace(message, tool_calls=calls)
+
+
+def _as_object(arguments: str) -> str:
+    try:
+        if isinstance(json.loads(arguments), dict):
+            return arguments
+    except (ValueError, RecursionError):
+        pass
+    return json.dumps({UNREAD_ARGUMENTS: arguments[:UNREAD_CHARS]})
 
 
 def _digest(request: ModelRequest) -> str:

@@ -294,3 +294,77 @@ async def test_journal_entries_tell_what_is_about_to_run_before_it_runs() -> Non
     order: list[str] = []
     await Bench([call(("add", {"a": 1, "b": 2})), say("3")], registry=registry(), journal=Watching()).ask("sum?")
     assert order == ["begin model", "done model", "begin tool", "done tool", "begin model", "done model"]
+
+
+class Hides:
+    """Knows one secret."""
+
+    def redact(self, text: str) -> str:
+        return text.replace("hunter2", "[redacted]")
+
+
+async def test_a_secret_that_a_model_says_beside_its_calls_reaches_no_plan_no_journal_and_no_history() -> None:
+    tools = ToolRegistry()
+    got: list[str] = []
+
+    async def look(thing: str) -> str:
+        """Look."""
+        got.append(thing)
+        return "seen"
+
+    tools.register(look)
+    journal = MemoryJournal()
+    bench = Bench([call(("look", {"thing": "hunter2"}), text="I try hunter2"), say("ok")], registry=tools)
+    record = await bench.ask("go", redactor=Hides(), journal=journal)
+    assert got == ["hunter2"]  # a redacted call would be another call
+    assert record.plan == ("I try [redacted]",)
+    kept = [m.content + "".join(c.arguments for c in m.tool_calls) for m in bench.conversation.messages]
+    assert "hunter2" not in json.dumps([kept, trace_as_data(record)])
+    assert "I try hunter2" not in journal.entries["model:1"].result
+
+
+@pytest.mark.parametrize("arguments", ["", "[1]", '{"a": 1, "b": ', "nonsense", "{" * 5000])
+async def test_a_history_holds_only_json_objects_as_arguments_whatever_the_model_wrote(arguments: str) -> None:
+    bench = Bench([call(("add", arguments)), say("sorry")], registry=registry())
+    record = await bench.ask("add")
+    assert record.state is RunState.FINISHED
+    sent = [c.arguments for m in bench.script.requests[1].messages for c in m.tool_calls]
+    assert [type(json.loads(text)) for text in sent] == [dict]
+    assert len(sent[0]) < 1000
+
+
+async def test_a_failed_request_is_a_failed_step_in_journal_and_trace() -> None:
+    journal = MemoryJournal()
+    record = await Bench([ProviderUnavailable("HTTP 500", provider="primary")], journal=journal).ask("hi")
+    assert journal.entries["model:1"].state is StepState.FAILED
+    assert [(s.kind, s.ok, s.error) for s in record.steps] == [("model", False, "HTTP 500")]
+    assert "failed: HTTP 500" in trace_as_text(trace_as_data(record))
+
+
+async def test_half_an_emoji_in_arguments_is_refused_and_not_repaired() -> None:
+    tools = ToolRegistry()
+    got: list[str] = []
+
+    async def look(thing: str) -> str:
+        """Look."""
+        got.append(thing)
+        return thing
+
+    tools.register(look)
+    journal = MemoryJournal()
+    bench = Bench([call(("look", '{"thing": "\ud83d"}')), say("I \ud83d see")], registry=tools, journal=journal)
+    record = await bench.ask("look")
+    assert got == []
+    assert [s.error for s in record.steps if s.kind == "tool"] == ["invalid_arguments"]
+    assert record.answer == "I \ufffd see"
+    "".join(entry.result for entry in journal.entries.values()).encode()
+
+
+async def test_an_answer_of_another_version_in_the_journal_ends_the_run_with_a_word() -> None:
+    journal = MemoryJournal()
+    await Bench([say("one")], journal=journal).ask("a question")
+    entry = journal.entries["model:1"]
+    await journal.finish("model:1", entry.state, '{"shape": "of another version"}')
+    record = await Bench([say("two")], journal=journal).ask("a question")
+    assert isinstance(record.error, ReplayMismatch)
+    assert "ask again" in str(record.error)
