@@ -9,6 +9,7 @@ import structlog
 
 from adapters.chat import Action, Inbound, Message
 from agent_core.context import Clock, Redactor
+from agent_core.llm.wire import clean_text
 from bot.messages import dump_inbound, event_key, kind_of
 from bot.presenter import build_notice
 from bot.storage.base import NewInboxItem, Store
@@ -64,7 +65,7 @@ class Inbox:
             event_key=event_key(inbound),
             thread_key=key,
             kind=kind_of(inbound),
-            payload=dump_inbound(self._without_secrets(inbound)),
+            payload=dump_inbound(self._storable(inbound)),
             received_at=now,
         )
         notice = build_notice(
@@ -77,7 +78,9 @@ class Inbox:
             self._wake()
         return True
 
-    def _without_secrets(self, inbound: Inbound) -> Inbound:
+    def _storable(self, inbound: Inbound) -> Inbound:
+        """Without secrets, and without characters that no database takes."""
+        author = replace(inbound.author, name=clean_text(inbound.author.name))
         if isinstance(inbound, Action):
-            return inbound
-        return replace(inbound, text=self._redactor.redact(inbound.text))
+            return replace(inbound, author=author)
+        return replace(inbound, author=author, text=self._redactor.redact(clean_text(inbound.text)))

@@ -3,41 +3,31 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Protocol
 
 import structlog
-from pydantic_core import to_json
 
-from adapters.chat import ChatAdapter, Command, Inbound, Message, ThreadRef
+from adapters.chat import Action, ChatAdapter, Command, Message, ThreadRef
 from agent_core.agent import Agent
 from agent_core.context import Clock, Limits, Redactor, RunContext, StepState
 from agent_core.llm.tokens import TokenCounter
 from agent_core.llm.types import ModelMessage
-from agent_core.llm.wire import dump_message, load_message
+from agent_core.llm.wire import load_message
 from agent_core.memory.conversation import Conversation
-from agent_core.observe import trace_as_data
 from agent_core.prompts import PromptTemplate
 from agent_core.runtime.events import EventSink, RunEvent
 from agent_core.runtime.loop import AgentLoop
-from agent_core.runtime.state import RunRecord, RunState
-from bot.access import Access, Caller
+from agent_core.runtime.state import RunState
+from bot.access import Access
+from bot.answer import Answer, build_answer, build_messages, build_outcome
 from bot.commands import CommandRunner
-from bot.messages import load_inbound
 from bot.presenter import Sender, Status, build_reply_rows
-from bot.storage.base import (
-    Claim,
-    InboxItem,
-    InboxState,
-    NewMessage,
-    RunOutcome,
-    RunRow,
-    Store,
-    UsageRow,
-)
+from bot.storage.base import Claim, InboxState, RunRow, Store
 from bot.storage.journal import StoreJournal
+from bot.turn import Turn, read_turn, take_turn
 
 log = structlog.get_logger("hermod.session")
 
@@ -60,27 +50,9 @@ TOO_LONG = (
 )
 GAVE_UP = "I could not finish this: the process stopped {attempts} times while working on it. (run {run_id})"
 STOPPED = "Stopped."
+UNUSED_BUTTON = "That button does nothing any more. Please ask me again."
+UNREADABLE = "I cannot read what was sent here any more; please send it again. (run {run_id})"
 CRASHED = "Something in me broke while I worked on this; the details are in my log. (run {run_id})"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """What the tools of a run can know of who asked: every author of the turn, and where."""
-
-    thread: ThreadRef
-    callers: tuple[Caller, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a turn came to: the text to post, and what is kept of it."""
-
-    text: str
-    state: RunState
-    error: str = ""
-    record: RunRecord | None = None
-    messages: tuple[NewMessage, ...] = ()
-    author: str = ""
 
 
 class EventTap(Protocol):
@@ -137,49 +109,52 @@ class Session:
         self._stopped: set[str] = set()
         self.ended: dict[str, int] = {"finished": 0, "error": 0}
 
-    def stop_run(self, thread_key: str) -> None:
-        """End the thread's unfinished run when it is next claimed, instead of resuming it."""
+    @contextmanager
+    def stopping(self, thread_key: str) -> Iterator[None]:
+        """While this lasts, end what the thread still has open, instead of answering it."""
         self._stopped.add(thread_key)
+        try:
+            yield
+        finally:
+            self._stopped.discard(thread_key)
 
     # -- ThreadWork ----------------------------------------------------------------------------------
 
     async def work(self, claim: Claim) -> None:
-        """Post what waits to be posted, then answer the open messages; their answer is posted too."""
+        """Post what waits to be posted, then answer one turn; its answer is posted too."""
         await self._sender.send(claim, claim.outbox)
-        if not claim.items:
+        if claim.run is None and not claim.items:
             return
-        run = claim.run or await self._begin(claim)
-        mine = [item for item in claim.items if item.run_id == run.run_id] if claim.run else self._next_turn(claim)
-        items = sorted(mine, key=_sent_first)
-        inbound = [load_inbound(item.kind, item.payload) for item in items]
-        adapter = self._adapters[inbound[0].thread.platform]
-        async with Status(adapter, inbound[0].thread) as status:
-            answer = await self._answer(claim, run, inbound, status.on_event)
-            await self._finish(claim, run, inbound[0].thread, adapter, answer)
-            await self._deliver(claim)
+        run, turn = await self._resume_or_begin(claim)
+        answer = await self._answer(claim, run, turn)
+        await self._finish(claim, run, answer)
+        await self._deliver(claim)
 
     async def crashed(self, claim: Claim) -> None:
         """End the thread's run with a visible failure; one is begun for items that never came so far."""
         if await self._sender.give_up(claim):
             return  # it was a post that broke; the messages of the thread are not to blame
-        found = await self._store.list_runs(thread_key=claim.thread_key, limit=1)
+        found = await self._store.list_runs(thread_key=claim.thread_key)
         run = next((row for row in found if not RunState(row.state).final), None)
         if run is None:
             waiting = [item.id for item in claim.items if item.state is InboxState.OPEN]
             if not waiting:
                 return
-            run = await self._start(claim, waiting)
-        thread = ThreadRef.parse_key(claim.thread_key)
-        answer = Answer(text=CRASHED.format(run_id=run.run_id), state=RunState.ERROR, error="crashed")
-        await self._finish(claim, run, thread, self._adapters[thread.platform], answer)
+            run = await self._begin(claim, waiting)
+        await self._finish(claim, run, Answer(text=CRASHED.format(run_id=run.run_id), error="crashed"))
         await self._deliver(claim)
 
-    # -- the turn ------------------------------------------------------------------------------------
+    # -- the beginning -------------------------------------------------------------------------------
 
-    async def _begin(self, claim: Claim) -> RunRow:
-        return await self._start(claim, [item.id for item in self._next_turn(claim)])
+    async def _resume_or_begin(self, claim: Claim) -> tuple[RunRow, Turn]:
+        thread = ThreadRef.parse_key(claim.thread_key)
+        if claim.run is not None:
+            mine = [item for item in claim.items if item.run_id == claim.run.run_id]
+            return claim.run, read_turn(thread, mine)
+        turn = take_turn(thread, claim.items, self._access.rights_of)
+        return await self._begin(claim, turn.item_ids), turn
 
-    async def _start(self, claim: Claim, item_ids: Sequence[int]) -> RunRow:
+    async def _begin(self, claim: Claim, item_ids: Sequence[int]) -> RunRow:
         run = RunRow(
             run_id=f"r{secrets.token_hex(8)}",
             thread_key=claim.thread_key,
@@ -190,42 +165,38 @@ class Session:
         await self._store.begin_run(claim, run, item_ids)
         return run
 
-    def _next_turn(self, claim: Claim) -> list[InboxItem]:
-        """Take the open items that belong together: messages of people with the same rights, or one command."""
-        taken: list[InboxItem] = []
-        rights: object = None
-        for item in sorted(claim.items, key=_sent_first):
-            inbound = load_inbound(item.kind, item.payload)
-            if not isinstance(inbound, Message):
-                return taken or [item]
-            theirs = self._access.rights_of(Caller.of(inbound.thread, inbound.author))
-            if taken and theirs != rights:
-                break
-            rights = theirs
-            taken.append(item)
-        return taken
+    # -- the answer ----------------------------------------------------------------------------------
 
-    async def _answer(self, claim: Claim, run: RunRow, inbound: Sequence[Inbound], on_event: EventSink) -> Answer:
-        callers = tuple(dict.fromkeys(Caller.of(i.thread, i.author) for i in inbound))
-        if denial := next((d for c in callers if (d := self._access.may_speak(c))), None):
+    async def _answer(self, claim: Claim, run: RunRow, turn: Turn) -> Answer:
+        """Answer a turn: with a word where nothing is to be run, else with a status that shows while it runs."""
+        if declined := await self._decline(claim, run, turn):
+            return declined
+        first = turn.inbound[0]
+        messages, problem = _look_at([i for i in turn.inbound if isinstance(i, Message)])
+        if isinstance(first, Message) and not messages:
+            return Answer(text=problem)
+        async with Status(self._adapters[turn.thread.platform], turn.thread) as status:
+            ctx = self._build_context(claim, run, turn, status.on_event)
+            if isinstance(first, Command):
+                text, ok = await self._commands.run(ctx, first)
+                return Answer(text=text, error="" if ok else "command")
+            answer = await self._ask_agent(run, ctx, messages)
+        return replace(answer, text=f"{answer.text}\n\n{problem}") if problem else answer
+
+    async def _decline(self, claim: Claim, run: RunRow, turn: Turn) -> Answer | None:
+        """Return what ends a turn before anything of it is run, or None."""
+        if denial := next((d for c in turn.callers if (d := self._access.may_speak(c))), None):
             log.info("turn_denied", thread=claim.thread_key)
-            addressed = any(not isinstance(i, Message) or i.mentioned or i.direct for i in inbound)
-            return Answer(text=denial if addressed else "", state=RunState.ERROR, error="denied")
+            return Answer(text=denial if turn.addressed else "", error="denied")
         if claim.thread_key in self._stopped:
-            self._stopped.discard(claim.thread_key)
-            return Answer(text=STOPPED, state=RunState.ERROR, error="cancelled")
+            return Answer(text=STOPPED, error="cancelled")
         if run.attempt > MAX_ATTEMPTS and not await self._progresses(run):
-            text = GAVE_UP.format(attempts=run.attempt - 1, run_id=run.run_id)
-            return Answer(text=text, state=RunState.ERROR, error="gave_up")
-        ctx = self._build_context(claim, run, Turn(thread=inbound[0].thread, callers=callers), on_event)
-        first = inbound[0]
-        if isinstance(first, Command):
-            text, ok = await self._commands.run(ctx, first)
-            return Answer(text=text, state=RunState.FINISHED if ok else RunState.ERROR, error="" if ok else "command")
-        messages = [i for i in inbound if isinstance(i, Message)]
-        if problem := _problem_with(messages):
-            return Answer(text=problem, state=RunState.FINISHED)
-        return await self._run(claim, run, ctx, messages)
+            return Answer(text=GAVE_UP.format(attempts=run.attempt - 1, run_id=run.run_id), error="gave_up")
+        if not turn.inbound:
+            return Answer(text=UNREADABLE.format(run_id=run.run_id), error="unreadable")
+        if isinstance(turn.inbound[0], Action):
+            return Answer(text=UNUSED_BUTTON, error="unused")
+        return None
 
     async def _progresses(self, run: RunRow) -> bool:
         """Tell whether a run gets on in spite of its restarts: some may end, but not every one, without a new step."""
@@ -251,99 +222,51 @@ class Session:
             deps=turn,
         )
 
-    async def _run(self, claim: Claim, run: RunRow, ctx: RunContext, messages: Sequence[Message]) -> Answer:
-        conversation = Conversation(await self._counter())
-        for row in await self._store.load_messages(claim.thread_key, limit=HISTORY_ROWS):
-            conversation.append(load_message(row.body), row.tokens)
+    async def _ask_agent(self, run: RunRow, ctx: RunContext, messages: Sequence[Message]) -> Answer:
+        conversation = await self._remember(ctx.thread_id)
         known = len(conversation)
-        question = [
-            ModelMessage(role="user", content=m.text, speaker=m.author.name) for m in messages if m.text.strip()
-        ]
+        question = [ModelMessage(role="user", content=m.text, speaker=m.author.name) for m in messages]
         # the time of the first start, so that a resumed run asks exactly what the first attempt asked
         instructions = self._prompt.fill(name="Hermod", now=f"{run.started_at:%Y-%m-%d %H:%M} UTC")
         record = await self._loop.run(replace(self._agent, instructions=instructions), ctx, conversation, question)
-        error = record.error
-        text = record.answer if record.answer or error is None else f"I could not answer: {error}. (run {run.run_id})"
-        if record.answer and error is not None:
-            text = f"{record.answer}\n\n(run {run.run_id}, ended by {error.kind})"
-        return Answer(
-            text=text,
-            state=record.state,
-            error="" if error is None else error.kind,
-            record=record,
-            messages=_new_messages(conversation, known, self._clock.now()),
+        return build_answer(
+            record,
             author=f"{messages[0].thread.platform}:{messages[0].author.id}",
+            messages=build_messages(conversation, known, self._clock.now()),
         )
 
-    async def _finish(self, claim: Claim, run: RunRow, thread: ThreadRef, adapter: ChatAdapter, answer: Answer) -> None:
-        now = self._clock.now()
-        text = self._redactor.redact(answer.text)
-        rows = build_reply_rows(thread, text, run_id=run.run_id, limits=adapter.limits, now=now) if text else ()
-        final = "finished" if answer.state is RunState.FINISHED else "error"
-        await self._store.finish_run(
-            claim,
-            run.run_id,
-            RunOutcome(
-                state="finished" if answer.state is RunState.FINISHED else "error",
-                error=answer.error,
-                record="" if answer.record is None else to_json(trace_as_data(answer.record)).decode(),
-                ended_at=now,
-                messages=answer.messages,
-                outbox=rows,
-                usage=() if answer.record is None else build_usage_rows(claim, answer, now),
-            ),
-        )
-        self.ended[final] += 1
-        log.info("run_ended", thread=claim.thread_key, run_id=run.run_id, state=final, error=answer.error)
+    async def _remember(self, thread_key: str) -> Conversation:
+        """Load the thread's newest history; a row that cannot be read is left out, and the thread goes on."""
+        conversation = Conversation(await self._counter())
+        for row in await self._store.load_messages(thread_key, limit=HISTORY_ROWS):
+            try:
+                conversation.append(load_message(row.body), row.tokens)
+            except ValueError as e:
+                log.error("history_row_unreadable", thread=thread_key, seq=row.seq, error=str(e))
+        return conversation
+
+    # -- the end -------------------------------------------------------------------------------------
+
+    async def _finish(self, claim: Claim, run: RunRow, answer: Answer) -> None:
+        """End the run: its answer is in the outbox with the same transaction."""
+        now, thread = self._clock.now(), ThreadRef.parse_key(claim.thread_key)
+        text, limits = self._redactor.redact(answer.text), self._adapters[thread.platform].limits
+        rows = build_reply_rows(thread, text, run_id=run.run_id, limits=limits, now=now) if text else ()
+        outcome = build_outcome(answer, claim.thread_key, rows, now)
+        await self._store.finish_run(claim, run.run_id, outcome)
+        self.ended[outcome.state] += 1
+        log.info("run_ended", thread=claim.thread_key, run_id=run.run_id, state=outcome.state, error=outcome.error)
 
     async def _deliver(self, claim: Claim) -> None:
         rows = await self._store.load_outbox(claim.thread_key)
         await self._sender.send(claim, tuple(row for row in rows if not row.state.final))
 
 
-def _sent_first(item: InboxItem) -> tuple[datetime, int]:
-    """Order by when something was said; two sockets may deliver it the other way round."""
-    return load_inbound(item.kind, item.payload).sent_at, item.seq
-
-
-def _problem_with(messages: Sequence[Message]) -> str:
-    """Name what keeps a question from being asked, or return an empty text."""
-    if not any(m.text.strip() for m in messages):
-        return EMPTY
-    longest = max(len(m.text) for m in messages)
-    return TOO_LONG.format(length=longest, limit=MAX_MESSAGE_CHARS) if longest > MAX_MESSAGE_CHARS else ""
-
-
-def _new_messages(conversation: Conversation, known: int, now: datetime) -> tuple[NewMessage, ...]:
-    fresh = zip(conversation.messages[known:], conversation.tokens[known:], strict=True)
-    return tuple(NewMessage(role=m.role, body=dump_message(m), tokens=tokens, created_at=now) for m, tokens in fresh)
-
-
-def build_usage_rows(claim: Claim, answer: Answer, now: datetime) -> tuple[UsageRow, ...]:
-    """Sum a run's model steps up by provider and model; the first author of the turn carries them."""
-    rows: dict[tuple[str, str], UsageRow] = {}
-    record = answer.record
-    for step in record.steps if record is not None else ():
-        if step.usage is None:
-            continue
-        key = (step.provider, step.name)
-        row = rows.get(key) or UsageRow(
-            run_id=record.run_id if record is not None else "",
-            thread_key=claim.thread_key,
-            author=answer.author,
-            provider=step.provider,
-            model=step.name,
-            requests=0,
-            input_tokens=0,
-            output_tokens=0,
-            cost_usd=0.0,
-            at=now,
-        )
-        rows[key] = replace(
-            row,
-            requests=row.requests + step.usage.requests,
-            input_tokens=row.input_tokens + step.usage.input_tokens,
-            output_tokens=row.output_tokens + step.usage.output_tokens,
-            cost_usd=None if row.cost_usd is None or step.cost_usd is None else row.cost_usd + step.cost_usd,
-        )
-    return tuple(rows.values())
+def _look_at(messages: Sequence[Message]) -> tuple[list[Message], str]:
+    """Return the messages that can be asked, and what is to be said about the others."""
+    said = [m for m in messages if m.text.strip()]
+    longest = max((len(m.text) for m in said), default=0)
+    if longest > MAX_MESSAGE_CHARS:
+        problem = TOO_LONG.format(length=longest, limit=MAX_MESSAGE_CHARS)
+        return [m for m in said if len(m.text) <= MAX_MESSAGE_CHARS], problem
+    return said, "" if said else EMPTY

@@ -125,8 +125,8 @@ async def _answer(line: str, local: LocalThread, printer: StreamPrinter) -> None
     if not task.cancelled():
         printer.finish(task.result().text)
         return
-    local.app.session.stop_run(local.thread.key)
-    await local.app.dispatcher.work_all()
+    with local.app.session.stopping(local.thread.key):
+        await local.app.dispatcher.work_all()
     printer.finish("Stopped.")
 
 

@@ -15,8 +15,8 @@ from bot.app import build_limits, build_tools, open_storage
 from bot.cli.setup import print_error, print_json, print_text, set_up
 from bot.commands import BadArguments, describe_usage, parse_pairs
 from bot.redact import SecretRedactor
-from bot.session import Turn
 from bot.settings import Settings
+from bot.turn import Turn
 
 MAX_OUTPUT_CHARS = 10_000_000
 """Nobody's context window is at stake here, and JSON must stay whole."""

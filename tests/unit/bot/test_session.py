@@ -16,7 +16,7 @@ from agent_core.llm.types import ModelRequest, ModelResponse
 from agent_core.tools.base import Effect
 from agent_core.tools.registry import ToolRegistry
 from bot.presenter import UNKNOWN_DELIVERY
-from bot.storage.base import OutboxState, Store
+from bot.storage.base import OutboxState, RunRow, Store
 from tests.unit.bot.desk import Desk, desk
 from tests.unit.bot.recording import ALICE, BOB, message
 
@@ -317,7 +317,8 @@ async def test_a_run_that_kills_its_process_again_and_again_is_given_up_visibly(
     when = datetime.now(UTC) - timedelta(days=1)
     claim = await store.claim_thread("p0", prefixes=["memory:"], lease_s=1, now=when)
     assert claim is not None
-    await made.session._begin(claim)
+    run = RunRow(run_id="r0", thread_key=claim.thread_key, agent="a", state="init", started_at=when)
+    await store.begin_run(claim, run, [item.id for item in claim.items])
     for n in range(1, 6):
         await store.claim_thread(f"p{n}", prefixes=["memory:"], lease_s=1, now=when + timedelta(minutes=n))
     await made.dispatcher.work_all()

@@ -1,0 +1,96 @@
+"""What a turn came to, and the rows that this makes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from pydantic_core import to_json
+
+from agent_core.llm.wire import dump_message
+from agent_core.memory.conversation import Conversation
+from agent_core.observe import trace_as_data
+from agent_core.runtime.state import RunRecord, RunState
+from bot.storage.base import NewMessage, NewOutboxItem, RunOutcome, UsageRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The text to post, and what is kept of the run.
+
+    Args:
+        text: for the thread; empty where nothing is to be said.
+        error: the stable word of what ended it early; empty when it was answered.
+        record: of the run, None where nothing was run.
+        messages: join the thread's history.
+        author: who is charged for it.
+    """
+
+    text: str
+    error: str = ""
+    record: RunRecord | None = None
+    messages: tuple[NewMessage, ...] = ()
+    author: str = ""
+
+
+def build_answer(record: RunRecord, *, author: str, messages: tuple[NewMessage, ...]) -> Answer:
+    """Turn the end of a run into an answer: what it found, and what ended it early."""
+    error = record.error
+    if error is None:
+        text = record.answer
+    elif record.answer:
+        text = f"{record.answer}\n\n(run {record.run_id}, ended by {error.kind})"
+    else:
+        text = f"I could not answer: {error}. (run {record.run_id})"
+    kind = "" if record.state is RunState.FINISHED else "failed" if error is None else error.kind
+    return Answer(text=text, error=kind, record=record, messages=messages, author=author)
+
+
+def build_messages(conversation: Conversation, known: int, now: datetime) -> tuple[NewMessage, ...]:
+    """Build the history rows of what a run added: everything after the first ``known`` messages."""
+    fresh = zip(conversation.messages[known:], conversation.tokens[known:], strict=True)
+    return tuple(NewMessage(role=m.role, body=dump_message(m), tokens=tokens, created_at=now) for m, tokens in fresh)
+
+
+def build_outcome(answer: Answer, thread_key: str, outbox: Sequence[NewOutboxItem], now: datetime) -> RunOutcome:
+    """Build everything that the end of a run changes in the store."""
+    record = answer.record
+    return RunOutcome(
+        state="error" if answer.error else "finished",
+        error=answer.error,
+        record="" if record is None else to_json(trace_as_data(record)).decode(),
+        ended_at=now,
+        messages=answer.messages,
+        outbox=tuple(outbox),
+        usage=() if record is None else build_usage_rows(record, thread_key, answer.author, now),
+    )
+
+
+def build_usage_rows(record: RunRecord, thread_key: str, author: str, now: datetime) -> tuple[UsageRow, ...]:
+    """Sum a run's model steps up by provider and model."""
+    rows: dict[tuple[str, str], UsageRow] = {}
+    for step in record.steps:
+        if step.usage is None:
+            continue
+        key = (step.provider, step.name)
+        row = rows.get(key) or UsageRow(
+            run_id=record.run_id,
+            thread_key=thread_key,
+            author=author,
+            provider=step.provider,
+            model=step.name,
+            requests=0,
+            input_tokens=0,
+            output_tokens=0,
+            cost_usd=0.0,
+            at=now,
+        )
+        rows[key] = replace(
+            row,
+            requests=row.requests + step.usage.requests,
+            input_tokens=row.input_tokens + step.usage.input_tokens,
+            output_tokens=row.output_tokens + step.usage.output_tokens,
+            cost_usd=None if row.cost_usd is None or step.cost_usd is None else row.cost_usd + step.cost_usd,
+        )
+    return tuple(rows.values())

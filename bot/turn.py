@@ -1,0 +1,106 @@
+"""A turn: what one run answers. It is taken from the open items of a thread, or read again when a run is resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import structlog
+
+from adapters.chat import Inbound, Message, ThreadRef
+from bot.access import Caller
+from bot.messages import load_inbound
+from bot.storage.base import InboxItem
+
+log = structlog.get_logger("hermod.turn")
+
+MAX_TURN_CHARS = 32_000
+"""Messages that wait together are taken into one turn up to this; the others are the next turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What is answered together. The tools of a run find it in ``ctx.deps``.
+
+    Args:
+        thread: where it was said, and where the answer goes.
+        callers: everybody who asked.
+        inbound: what they said, in the order in which they said it; empty when it cannot be read.
+        item_ids: its rows in the inbox.
+    """
+
+    thread: ThreadRef
+    callers: tuple[Caller, ...]
+    inbound: tuple[Inbound, ...] = ()
+    item_ids: tuple[int, ...] = ()
+
+    @property
+    def addressed(self) -> bool:
+        """True when Hermod was spoken to, not only overheard."""
+        return any(not isinstance(i, Message) or i.mentioned or i.direct for i in self.inbound)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """An item with what it holds; None where that cannot be read."""
+
+    item: InboxItem
+    inbound: Inbound | None
+
+    @property
+    def order(self) -> tuple[datetime, int]:
+        """When it was said: two sockets may deliver it the other way round."""
+        at = self.item.received_at if self.inbound is None else self.inbound.sent_at
+        return at, self.item.seq
+
+
+def take_turn(thread: ThreadRef, items: Sequence[InboxItem], rights_of: Callable[[Caller], object]) -> Turn:
+    """Take the first open items that belong together: messages of people with equal rights, or one of anything else.
+
+    Args:
+        thread: of the items.
+        items: open items, at least one.
+        rights_of: what a person may do; compared with ``==``.
+    """
+    taken: list[_Read] = []
+    rights: object = None
+    chars = 0
+    for read in _read_items(items):
+        if not isinstance(read.inbound, Message):
+            taken = taken or [read]
+            break
+        theirs = rights_of(Caller.of(thread, read.inbound.author))
+        chars += len(read.inbound.text)
+        if taken and (theirs != rights or chars > MAX_TURN_CHARS):
+            break
+        rights = theirs
+        taken.append(read)
+    return _build_turn(thread, taken)
+
+
+def read_turn(thread: ThreadRef, items: Sequence[InboxItem]) -> Turn:
+    """Read the turn of a run that was begun before, from the items that are bound to it."""
+    return _build_turn(thread, _read_items(items))
+
+
+def _build_turn(thread: ThreadRef, reads: Sequence[_Read]) -> Turn:
+    inbound = tuple(read.inbound for read in reads if read.inbound is not None)
+    return Turn(
+        thread=thread,
+        callers=tuple(dict.fromkeys(Caller.of(thread, i.author) for i in inbound)),
+        inbound=inbound,
+        item_ids=tuple(read.item.id for read in reads),
+    )
+
+
+def _read_items(items: Sequence[InboxItem]) -> list[_Read]:
+    return sorted((_Read(item=item, inbound=_read(item)) for item in items), key=lambda read: read.order)
+
+
+def _read(item: InboxItem) -> Inbound | None:
+    try:
+        return load_inbound(item.kind, item.payload)
+    except (KeyError, ValueError) as e:
+        log.error("item_unreadable", thread=item.thread_key, seq=item.seq, kind=item.kind, error=str(e))
+        return None
