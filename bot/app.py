@@ -110,11 +110,12 @@ class App:
         self._dispatching: asyncio.Task[None] | None = None
 
     async def _load_counter(self) -> TokenCounter:
-        return await self._counter
+        # shielded: a run that is cancelled while it waits must not take the counter from all the others
+        return await asyncio.shield(self._counter)
 
     @property
     def alive(self) -> bool:
-        """False once the dispatcher has ended, whatever the reason."""
+        """True while the dispatcher runs: false before ``start``, and once it has ended for whatever reason."""
         return self._dispatching is not None and not self._dispatching.done()
 
     async def start(self) -> None:
@@ -134,13 +135,26 @@ class App:
         """Take up what an earlier process left, without connecting anything or working by itself."""
         await free_dead_owners(self.store)
 
+    async def watch(self) -> None:
+        """Wait until the dispatcher ends. Before ``stop`` only a defect ends it, and that is raised."""
+        if self._dispatching is not None:
+            await asyncio.wait({self._dispatching})
+            self._dispatching.result()
+
     async def stop(self, drain_s: float) -> None:
         """Stop receiving, let the work under way finish for ``drain_s`` seconds, then end."""
-        for adapter in self.adapters.values():
-            await adapter.stop()
+        await self._disconnect()
         await self.dispatcher.drain(drain_s)
+        await self._disconnect()  # the last replies may have opened connections again
         self._counter.cancel()
         await asyncio.gather(*(t for t in (self._dispatching, self._counter) if t is not None), return_exceptions=True)
+
+    async def _disconnect(self) -> None:
+        """Stop every adapter; one that fails keeps nothing else from stopping."""
+        ends = await asyncio.gather(*(a.stop() for a in self.adapters.values()), return_exceptions=True)
+        for name, end in zip(self.adapters, ends, strict=True):
+            if isinstance(end, Exception):
+                log.error("adapter_not_stopped", platform=name, error=repr(end))
 
     def metrics(self) -> Iterator[Metric]:
         """The process's own counters."""
@@ -180,7 +194,7 @@ async def open_app(
         settings: loaded settings.
         environ: for what the settings leave to the environment (``OPENAI_API_KEY``).
         adapters: the chat platforms by name.
-        prefixes: the threads that this process works on, by beginnings of their keys.
+        prefixes: the threads that this process works on, see ``Store.claim_thread``.
         tap: follows every run's events.
         clock: time; the machine's by default.
 

@@ -40,7 +40,7 @@ class Dispatcher:
     Args:
         store: holds the claims.
         work: what to do with a thread.
-        prefixes: the threads of this process, by beginnings of their keys.
+        prefixes: the threads of this process, see ``Store.claim_thread``.
         owner: names this process in leases; unique among all processes.
         clock: for leases.
         max_threads: worked on at once; further ones wait in the store.

@@ -46,7 +46,7 @@ class HttpServer:
         host, port: where to listen; port 0 takes a free one.
         store: must answer for health.
         adapters: all must be connected for readiness.
-        alive: false once the dispatcher has ended.
+        alive: true while the dispatcher runs.
         metrics: the program's own counters.
     """
 
@@ -95,7 +95,7 @@ class HttpServer:
 
     async def _find_problem(self) -> str:
         if not self._alive():
-            return "the dispatcher has ended"
+            return "the dispatcher is not running"
         try:
             await self._store.ping()
         except StoreError as e:
@@ -110,21 +110,27 @@ class HttpServer:
         return web.json_response(body, status=200 if ready else 503)
 
     async def _serve_metrics(self, request: web.Request) -> web.Response:
-        counts = await self._store.count_rows()
-        metrics = [
+        metrics = [*await self._read_gauges(), *self._metrics()]
+        metrics += [
+            Metric(
+                name="hermod_adapter_connected",
+                help="1 while events can arrive.",
+                value=float(adapter.connected),
+                labels={"platform": name},
+            )
+            for name, adapter in self._adapters.items()
+        ]
+        return web.Response(text=render_metrics(metrics), content_type="text/plain", charset="utf-8")
+
+    async def _read_gauges(self) -> list[Metric]:
+        """Count what waits; without storage there are no gauges, and the counters are still served."""
+        try:
+            counts = await self._store.count_rows()
+        except StoreError:
+            return []
+        return [
             Metric(name="hermod_inbox_open", help="Accepted messages that wait.", value=counts.inbox_open),
             Metric(name="hermod_runs_active", help="Runs that have not ended.", value=counts.runs_active),
             Metric(name="hermod_outbox_pending", help="Replies that wait to be posted.", value=counts.outbox_pending),
             Metric(name="hermod_threads", help="Known threads.", value=counts.threads),
-            *self._metrics(),
-            *(
-                Metric(
-                    name="hermod_adapter_connected",
-                    help="1 while events can arrive.",
-                    value=float(adapter.connected),
-                    labels={"platform": name},
-                )
-                for name, adapter in self._adapters.items()
-            ),
         ]
-        return web.Response(text=render_metrics(metrics), content_type="text/plain", charset="utf-8")

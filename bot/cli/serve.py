@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Coroutine
 from pathlib import Path
 
 import structlog
@@ -53,11 +54,18 @@ async def run_serve(*, config: Path | None, verbose: bool) -> int:
     for sign in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(sign, stop.set)
     async with open_app(settings, os.environ, adapters=adapters, prefixes=[f"{name}:" for name in adapters]) as app:
-        await _serve(app, settings, stop)
+        await serve(app, settings, stop)
     return 0
 
 
-async def _serve(app: App, settings: Settings, stop: asyncio.Event) -> None:
+async def serve(app: App, settings: Settings, stop: asyncio.Event) -> None:
+    """Serve until ``stop`` is set, then drain.
+
+    Raises:
+        AdapterError: a platform refuses the tokens.
+        OSError: the HTTP port cannot be used.
+        Exception: whatever ended the dispatcher; the process is of no use without it, and is to be started anew.
+    """
     http = HttpServer(
         host=settings.http.host,
         port=settings.http.port,
@@ -66,20 +74,29 @@ async def _serve(app: App, settings: Settings, stop: asyncio.Event) -> None:
         alive=lambda: app.alive,
         metrics=app.metrics,
     )
-    # the port first: while the platforms connect, /readyz already says that they do not yet
-    await http.start()
-    log.info("http_listening", host=settings.http.host, port=http.port)
     try:
-        starting = asyncio.create_task(app.start())
-        stopping = asyncio.create_task(stop.wait())
-        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if starting.done():
-            await starting
+        # the port first: while the platforms connect, /readyz already says that they do not yet
+        await http.start()
+        log.info("http_listening", host=settings.http.host, port=http.port)
+        if await _unless_stopped(stop, app.start()):
             log.info("connected", platforms=sorted(app.adapters), models=[m.name for m in app.models])
-        await stopping
-        starting.cancel()
+            await _unless_stopped(stop, app.watch())
         log.info("draining", active=app.dispatcher.active)
     finally:
         await app.stop(DRAIN_S)
         await http.stop()
         log.info("stopped")
+
+
+async def _unless_stopped(stop: asyncio.Event, work: Coroutine[object, object, None]) -> bool:
+    """Do ``work``, and tell whether it came to its end before ``stop`` was set; else it is cancelled."""
+    working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+        return working.done()
+    finally:
+        working.cancel()
+        stopping.cancel()
+        await asyncio.wait({working, stopping})

@@ -306,8 +306,10 @@ class Store(Protocol):
         """Claim the thread that has waited longest for work, or None when there is none.
 
         A thread waits for work when it has open items, a run that is not final, or outbox rows that are
-        due, and nobody holds an unexpired lease on it. Only threads whose key starts with one of
-        ``prefixes``. Claiming raises the epoch by one and sets the run's ``attempt`` one up, if there is one.
+        due, and nobody holds an unexpired lease on it. Only threads among ``prefixes``: one that ends with
+        ``:`` or ``/`` stands for every key that begins with it (an empty one for all), any other for the thread
+        of exactly that key, so that ``.../main`` is not ``.../main2``. Claiming raises the epoch by one and sets
+        the run's ``attempt`` one up, if there is one.
         """
         ...
 

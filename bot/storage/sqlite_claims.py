@@ -17,8 +17,8 @@ from bot.storage.base import (
 )
 from bot.storage.sqlite_connection import Tx
 from bot.storage.sqlite_rows import (
+    build_key_filter,
     build_micros,
-    build_prefix_filter,
     parse_inbox,
     parse_micros,
     parse_outbox,
@@ -105,7 +105,7 @@ def find_waiting(tx: Tx, prefixes: Sequence[str], now: int) -> str | None:
     """
     if not prefixes:
         return None
-    condition, bounds = build_prefix_filter("thread_key", prefixes)
+    condition, bounds = build_key_filter("thread_key", prefixes)
     opened = tx.one(
         "SELECT thread_key, open_since AS since, id FROM thread INDEXED BY thread_open"
         f" WHERE open_since IS NOT NULL AND {_FREE} AND {condition} ORDER BY open_since, id LIMIT 1",
@@ -190,7 +190,7 @@ def find_next_wake(tx: Tx, prefixes: Sequence[str], now: int) -> datetime | None
     """Return the earliest instant after ``now`` at which a lease ends or a thread's first post falls due."""
     if not prefixes:
         return None
-    condition, bounds = build_prefix_filter("thread_key", prefixes)
+    condition, bounds = build_key_filter("thread_key", prefixes)
     lease = tx.one(
         "SELECT lease_until AS at FROM thread INDEXED BY thread_lease"
         f" WHERE owner IS NOT NULL AND lease_until > ? AND {condition} ORDER BY lease_until LIMIT 1",

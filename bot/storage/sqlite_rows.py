@@ -41,14 +41,22 @@ def parse_micros(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros)
 
 
-def build_prefix_filter(column: str, prefixes: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Return a condition that holds where ``column`` starts with one of ``prefixes``, and its values.
+def build_key_filter(column: str, prefixes: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Return a condition that holds where ``column`` is among ``prefixes`` as ``Store`` means them, and its values.
 
     There must be at least one prefix; an empty one holds for every row. The unary plus keeps SQLite from
     answering it with the column's own index, which would cost sorting.
     """
-    terms = " OR ".join(f"(+{column} >= ? AND +{column} < ?)" for _ in prefixes)
-    return f"({terms})", tuple(bound for prefix in prefixes for bound in (prefix, prefix + LAST_CHARACTER))
+    terms: list[str] = []
+    values: list[str] = []
+    for prefix in prefixes:
+        if prefix and prefix[-1] not in ":/":
+            terms.append(f"+{column} = ?")
+            values.append(prefix)
+        else:
+            terms.append(f"(+{column} >= ? AND +{column} < ?)")
+            values += [prefix, prefix + LAST_CHARACTER]
+    return f"({' OR '.join(terms)})", tuple(values)
 
 
 def parse_inbox(row: sqlite3.Row) -> InboxItem:

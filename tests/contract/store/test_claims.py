@@ -67,6 +67,16 @@ async def test_only_threads_with_a_wanted_prefix_are_claimed(store: Store) -> No
     assert (await claim(store, now=at(2), prefixes=("",))).thread_key == A
 
 
+async def test_a_prefix_without_a_mark_at_its_end_is_the_key_of_one_thread(store: Store) -> None:
+    for key in (A, f"{A}5", f"{A}x"):
+        await put(store, key, thread=key)
+    await claim_nothing(store, now=at(2), prefixes=(A[:-1],))
+    assert (await claim(store, now=at(2), prefixes=(A,))).thread_key == A
+    await claim_nothing(store, now=at(2), prefixes=(A,))
+    assert await store.next_wake(prefixes=(A[:-1],), now=at(2)) is None
+    assert await store.next_wake(prefixes=(A,), now=at(2)) is not None
+
+
 async def test_a_released_thread_without_work_is_left_alone(store: Store) -> None:
     await put(store, "e1")
     await answer(store, "r1")
