@@ -1,38 +1,58 @@
 """Choose what of a conversation goes into a request, by tokens and on whole exchanges.
 
-An exchange begins with the user messages that opened a turn and ends before the next turn's. Older exchanges are left
-out whole, so that no question stands without its answer and no tool result without its call.
+An exchange begins with the user messages that opened a turn and ends before the next turn's. What the tools returned
+is the bulk of it and ages fastest, so it gives way first: earlier exchanges that do not fit whole are kept as what was
+said in them, and results of the current one are shortened before any of them is left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
+from agent_core.llm.tokens import MESSAGE_OVERHEAD
 from agent_core.llm.types import ModelMessage
 from agent_core.memory.conversation import Conversation
+from agent_core.tools.results import cap_text
+
+SAID_SHARE = 4
+"""At most the fourth part of the budget is kept free of tool results for what was said earlier."""
+
+RESULT_FLOOR_TOKENS = 400
+"""No result is shortened below this; where even that is too much, the oldest tool rounds are left out."""
 
 
 def select_window(conversation: Conversation, budget_tokens: int) -> tuple[ModelMessage, ...]:
-    """Return the newest messages that fit into ``budget_tokens``, oldest first.
+    """Return what fits into ``budget_tokens``, oldest first: the same for the same conversation and budget.
 
-    The current exchange (the last one) is always there with its question; where it alone is too large, its
-    oldest tool rounds are left out. Costs as much as the window is long, however long the thread is.
+    The current exchange (the last one) is always there with its question and its newest tool round; where it alone
+    is too large, its results are shortened, and then its oldest rounds left out. The newest earlier exchanges are
+    whole; the others, as far as they fit, without their tool rounds. Costs as much as the window is long, however
+    long the thread is.
     """
     messages, tokens = conversation.messages, conversation.tokens
     if conversation.total_tokens <= budget_tokens:
         return tuple(messages)
     current = _start_of_exchange(messages, len(messages))
+    room = budget_tokens - _cost_of_said(messages, tokens, current, budget_tokens // SAID_SHARE)
     used = sum(tokens[current:])
-    if used > budget_tokens:
-        return _shorten_exchange(messages[current:], tokens[current:], budget_tokens)
-    start = current
+    newest: Sequence[ModelMessage] = messages[current:]
+    if used > room:
+        newest, used = _shorten_exchange(newest, tokens[current:], room)
+    earlier: list[int] = []
+    start, whole = current, True
     while start > 0:
-        earlier = _start_of_exchange(messages, start)
-        cost = sum(tokens[earlier:start])
+        begin = _start_of_exchange(messages, start)
+        kept: Iterable[int] = range(begin, start)
+        whole = whole and used + sum(tokens[begin:start]) <= budget_tokens
+        if not whole:
+            kept = _said(messages, begin, start)
+        cost = sum(tokens[n] for n in kept)
         if used + cost > budget_tokens:
             break
-        start, used = earlier, used + cost
-    return tuple(messages[start:])
+        earlier[:0] = kept
+        start, used = begin, used + cost
+    return (*(messages[n] for n in earlier), *newest)
 
 
 def _start_of_exchange(messages: Sequence[ModelMessage], end: int) -> int:
@@ -45,20 +65,60 @@ def _start_of_exchange(messages: Sequence[ModelMessage], end: int) -> int:
     return max(position, 0)
 
 
+def _said(messages: Sequence[ModelMessage], begin: int, end: int) -> list[int]:
+    """Positions of the questions and answers of an exchange, its tool rounds left out."""
+    return [n for n in range(begin, end) if messages[n].role != "tool" and not messages[n].tool_calls]
+
+
+def _cost_of_said(messages: Sequence[ModelMessage], tokens: Sequence[int], end: int, most: int) -> int:
+    """Tokens of what was said before ``end``, the newest exchanges first, as far as it is at most ``most``."""
+    total = 0
+    while end > 0:
+        begin = _start_of_exchange(messages, end)
+        cost = sum(tokens[n] for n in _said(messages, begin, end))
+        if total + cost > most:
+            break
+        end, total = begin, total + cost
+    return total
+
+
 def _shorten_exchange(
-    messages: Sequence[ModelMessage], tokens: Sequence[int], budget_tokens: int
-) -> tuple[ModelMessage, ...]:
-    """Keep the question and the newest tool rounds of one exchange; the newest round stays in any case."""
-    head = 0
-    while head < len(messages) and messages[head].role == "user":
-        head += 1
-    rounds = [n for n in range(head, len(messages)) if messages[n].role in ("assistant", "user")] or [head]
-    used = sum(tokens[:head])
+    messages: Sequence[ModelMessage], tokens: Sequence[int], room: int
+) -> tuple[tuple[ModelMessage, ...], int]:
+    """Keep the question and the newest tool rounds of one exchange, with results shortened to fit ``room``.
+
+    Returns:
+        The messages, and their tokens (of a shortened result about).
+    """
     end = len(messages)
-    start = end
-    for begin in reversed(rounds):
-        cost = sum(tokens[begin:start])
-        if start < end and used + cost > budget_tokens:
+    head = next((n for n, m in enumerate(messages) if m.role != "user"), end)
+    least = [min(t, RESULT_FLOOR_TOKENS) if m.role == "tool" else t for m, t in zip(messages, tokens, strict=True)]
+    used, start = sum(tokens[:head]), end
+    for begin in (n for n in reversed(range(head, end)) if messages[n].role != "tool" or n == head):
+        cost = sum(least[begin:start])
+        if start < end and used + cost > room:
             break
         start, used = begin, used + cost
-    return (*messages[:head], *messages[start:])
+    kept = [*range(head), *range(start, end)]
+    results = [n for n in kept if messages[n].role == "tool"]
+    cap = _share(room - sum(tokens[n] for n in kept if messages[n].role != "tool"), [tokens[n] for n in results])
+    costs = {n: min(tokens[n], cap) if messages[n].role == "tool" else tokens[n] for n in kept}
+    return tuple(_cut(messages[n], costs[n], tokens[n]) for n in kept), sum(costs.values())
+
+
+def _share(room: int, sizes: Sequence[int]) -> int:
+    """The largest size at which all ``sizes``, each cut to it, fit into ``room``; never under the floor."""
+    for n, size in enumerate(sorted(sizes)):
+        share = room // (len(sizes) - n)
+        if size > share:
+            return max(share, RESULT_FLOOR_TOKENS)
+        room -= size
+    return max(sizes, default=0)
+
+
+def _cut(message: ModelMessage, cost: int, tokens: int) -> ModelMessage:
+    if cost >= tokens:
+        return message
+    share = (cost - MESSAGE_OVERHEAD) / (tokens - MESSAGE_OVERHEAD)
+    content, _ = cap_text(message.content, int(len(message.content) * share))
+    return replace(message, content=content)

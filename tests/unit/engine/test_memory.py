@@ -45,7 +45,8 @@ def test_a_window_is_within_the_budget_or_the_current_exchange_alone(seed: int, 
     conversation = converse(history)
     window = select_window(conversation, budget)
     assert window[-1] == history[-1]
-    assert window == tuple(history[len(history) - len(window) :])
+    rest = iter(history)
+    assert all(any(message is kept for message in rest) for kept in window)  # in order, nothing twice
     assert sum(conversation.count(m) for m in window) <= budget or window == (history[-1],)
 
 
@@ -77,3 +78,96 @@ def test_each_message_is_counted_once_however_often_it_is_sent() -> None:
         conversation.append(ModelMessage(role="user", content=f"message {n}"))
         select_window(conversation, 100)
     assert counter.asked == 50
+
+
+def tool_round(n: int, *sizes: int) -> list[ModelMessage]:
+    calls = tuple(ToolCall(id=f"c{n}_{i}", name="t", arguments="{}") for i in range(len(sizes)))
+    results = [
+        ModelMessage(role="tool", content=f"[{n}{'x' * (size - 4)}{n}]", tool_call_id=call.id)
+        for call, size in zip(calls, sizes, strict=True)
+    ]
+    return [ModelMessage(role="assistant", tool_calls=calls), *results]
+
+
+def user(text: str) -> ModelMessage:
+    return ModelMessage(role="user", content=text)
+
+
+def answer(text: str) -> ModelMessage:
+    return ModelMessage(role="assistant", content=text)
+
+
+def cost(window: tuple[ModelMessage, ...]) -> int:
+    return converse(list(window)).total_tokens
+
+
+def test_a_large_tool_result_does_not_make_the_thread_forget_what_was_asked_and_answered() -> None:
+    history = [
+        user("which were slow?"),
+        *tool_round(1, 24_000),
+        answer("the orders query"),
+        user("explain it"),
+        *tool_round(2, 200),
+        answer("an index is missing"),
+        user("which one?"),
+    ]
+    window = select_window(converse(history), 8_000)
+    assert [m.content for m in window if not m.tool_calls and m.role != "tool"] == [
+        "which were slow?",
+        "the orders query",
+        "explain it",
+        "an index is missing",
+        "which one?",
+    ]
+    assert any(m.content.startswith("[2") for m in window)  # the newer exchange fits, and is whole
+    assert cost(window) <= 8_000
+    assert is_sendable(window)
+
+
+def test_a_large_first_result_is_still_there_shortened_when_the_next_one_has_come() -> None:
+    history = [user("which were slow, and why?"), *tool_round(1, 24_000), *tool_round(2, 1_000)]
+    window = select_window(converse(history), 8_000)
+    results = [m.content for m in window if m.role == "tool"]
+    assert [text[:2] + text[-2:] for text in results] == ["[11]", "[22]"]
+    assert "characters left out" in results[0]
+    assert results[1] == history[-1].content
+    assert 7_000 < cost(window) <= 8_000
+    assert is_sendable(window)
+    assert select_window(converse(history), 8_000) == window
+
+
+def test_many_large_results_of_one_round_share_the_budget() -> None:
+    history = [user("compare all"), *tool_round(1, *[24_000] * 12, 300)]
+    window = select_window(converse(history), 8_000)
+    results = [m.content for m in window if m.role == "tool"]
+    assert len(results) == 13
+    assert results[-1] == history[-1].content
+    assert cost(window) <= 8_000
+
+
+def test_a_run_that_fills_its_budget_keeps_what_the_thread_had_said_before() -> None:
+    earlier = [user("is shop slow?"), answer("yes, the orders query")]
+    history = [*earlier, user("explain it"), *(m for n in range(6) for m in tool_round(n, 7_000))]
+    window = select_window(converse(history), 8_000)
+    assert list(window[:3]) == [*earlier, history[2]]
+    assert cost(window) <= 8_000
+
+
+@given(
+    st.lists(st.lists(st.lists(st.integers(4, 30_000), min_size=1, max_size=4), max_size=4), min_size=1, max_size=4),
+    st.integers(min_value=1_500, max_value=20_000),
+)
+def test_whatever_the_tools_returned_a_window_can_be_sent_and_keeps_the_newest_round(
+    turns: list[list[list[int]]], budget: int
+) -> None:
+    history: list[ModelMessage] = []
+    for n, rounds in enumerate(turns):
+        history.append(user(f"question {n}"))
+        for sizes in rounds:
+            history += tool_round(n, *sizes)
+        history.append(answer(f"answer {n}"))
+    newest = [user("now"), *tool_round(9, 5_000)]
+    window = select_window(converse([*history, *newest]), budget)
+    assert is_sendable(window)
+    assert [m.role for m in window[-3:]] == ["user", "assistant", "tool"]
+    assert cost(window) <= budget
