@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 from pathlib import Path
@@ -14,7 +15,11 @@ async def run_ask(question: str, *, config: Path | None, as_json: bool, verbose:
     """Ask one question in a new thread."""
     settings = set_up(config, verbose=verbose)
     async with open_thread(settings, channel="ask", thread=secrets.token_hex(8)) as thread:
-        answer = await thread.ask(question)
+        try:
+            answer = await thread.ask(question)
+        except asyncio.CancelledError:
+            await thread.stop()  # nobody comes back to this thread, so its run would stay open for ever
+            raise
     if as_json:
         print_json(describe_answer(answer))
     else:

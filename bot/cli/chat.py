@@ -125,8 +125,7 @@ async def _answer(line: str, local: LocalThread, printer: StreamPrinter) -> None
     if not task.cancelled():
         printer.finish(task.result().text)
         return
-    with local.app.session.stopping(local.thread.key):
-        await local.app.dispatcher.work_all()
+    await local.stop()
     printer.finish("Stopped.")
 
 

@@ -51,6 +51,11 @@ class LocalThread:
         runs = await self.app.store.list_runs(thread_key=self.thread.key, limit=1)
         return LocalAnswer(text="\n\n".join(_text_of(row) for row in rows), run=runs[0] if runs else None)
 
+    async def stop(self) -> None:
+        """End what the thread still has open; after an ``ask`` that was cancelled."""
+        with self.app.session.stopping(self.thread.key):
+            await self.app.dispatcher.work_all()
+
 
 def _text_of(row: OutboxItem) -> str:
     from pydantic import TypeAdapter
