@@ -33,7 +33,7 @@ class Finding:
 async def examine(
     settings: Settings, environ: Mapping[str, str], adapters: Mapping[str, ChatAdapter]
 ) -> AsyncIterator[Finding]:
-    """Look at storage, models, targets and platforms, one after another.
+    """Look at storage, models, targets and platforms, in this order.
 
     Args:
         settings: loaded settings.
@@ -52,8 +52,9 @@ async def examine(
             text="no database is configured",
             fix='add [targets.NAME] with url = "postgresql://hermod@host/db"',
         )
-    for name in settings.targets:
-        yield await _examine_target(settings, name)
+    # all at once: one that hangs takes its whole time, and the others need not wait for it
+    for finding in await asyncio.gather(*(_examine_target(settings, name) for name in settings.targets)):
+        yield finding
     if not adapters:
         yield Finding(
             part="platforms", state="warning", text="no chat platform is configured", fix="add [slack] to hermod.toml"
