@@ -67,6 +67,7 @@ class HermodProcess:
         bot_token, app_token: of the Slack app.
         name: tells the logs of two processes on one folder apart.
         environ: further environment variables.
+        verbose: with log events of every level.
     """
 
     def __init__(
@@ -80,10 +81,12 @@ class HermodProcess:
         app_token: str = "xapp-1-fake-app",
         name: str = "hermod",
         environ: Mapping[str, str] | None = None,
+        verbose: bool = False,
     ) -> None:
         self.folder = folder
         self.port = 0
         self._environ = dict(environ or {})
+        self._options = ["--verbose"] if verbose else []
         self.tool_log = folder / "tools.log"
         self.tool_log.touch()
         (folder / "counted_tools.py").write_text(COUNTED_TOOLS)
@@ -117,7 +120,10 @@ class HermodProcess:
         environ |= {"PYTHONPATH": f"{self.folder}:{ROOT}", "TOOL_LOG": str(self.tool_log)} | self._environ
         with self.log_path.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "bot", "run", "--config", str(self.config), env=environ, stderr=log, stdout=log
+                *(sys.executable, "-m", "bot", "run", "--config", str(self.config), *self._options),
+                env=environ,
+                stderr=log,
+                stdout=log,
             )
 
     async def find_port(self) -> int:
