@@ -83,7 +83,7 @@ class AuditedAuthorizer:
         denial = await self._inner.authorize(ctx, tool, arguments)
         detail: dict[str, str | int] = {"tool": tool.name, "effect": tool.effect.value, "arguments": digest(arguments)}
         if isinstance(target := arguments.get("target"), str):
-            detail["target"] = target
+            detail["target"] = ctx.redactor.redact(target)  # an address may be given for a name
         await self._audit.record(
             "tool.allowed" if denial is None else "tool.denied",
             actor=",".join(map(name_actor, find_callers(ctx.deps))) or "unknown",

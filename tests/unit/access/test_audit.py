@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from agent_core.context import RunContext, SystemClock
 from agent_core.tools.base import Tool
 from bot.access import AccessAuthorizer, AccessPolicy, Caller
 from bot.audit import AuditedAuthorizer, AuditLog, digest
+from bot.redact import SecretRedactor
 from bot.storage import open_store
 from bot.storage.base import Store, StoreError
 
@@ -66,6 +68,20 @@ async def test_every_decision_about_a_call_is_in_the_chain_without_its_contents(
     assert words["actor"] == "slack:T1/U1"
     assert "private" not in json.dumps(words)
     assert "Ada" not in json.dumps(words)
+
+
+async def test_an_address_that_is_given_for_a_target_keeps_its_password_out_of_the_chain(
+    store: Store, tmp_path: Path
+) -> None:
+    audited = AuditedAuthorizer(AccessAuthorizer(AccessPolicy()), AuditLog(store, SystemClock()))
+    ctx = replace(context(), redactor=SecretRedactor([]))
+    await audited.authorize(ctx, TOOL, {"target": "postgres://ada:hunter2000@db/shop"})
+    await store.close()
+    with sqlite3.connect(tmp_path / "hermod.db") as connection:
+        ((detail,),) = connection.execute("SELECT detail FROM audit").fetchall()
+    connection.close()
+    assert "hunter2000" not in detail
+    assert "db/shop" in detail
 
 
 async def test_a_call_that_cannot_be_recorded_is_not_allowed(store: Store) -> None:
