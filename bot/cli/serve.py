@@ -11,6 +11,7 @@ from pathlib import Path
 import structlog
 
 from adapters.chat import ChatAdapter
+from agent_core.errors import ConfigError
 from bot.app import App, open_app
 from bot.cli.setup import print_error, set_up
 from bot.http import HttpServer
@@ -63,7 +64,7 @@ async def serve(app: App, settings: Settings, stop: asyncio.Event) -> None:
 
     Raises:
         AdapterError: a platform refuses the tokens.
-        OSError: the HTTP port cannot be used.
+        ConfigError: the HTTP port cannot be used.
         Exception: whatever ended the dispatcher; the process is of no use without it, and is to be started anew.
     """
     http = HttpServer(
@@ -76,7 +77,7 @@ async def serve(app: App, settings: Settings, stop: asyncio.Event) -> None:
     )
     try:
         # the port first: while the platforms connect, /readyz already says that they do not yet
-        await http.start()
+        await _listen(http, settings)
         log.info("http_listening", host=settings.http.host, port=http.port)
         if await _unless_stopped(stop, app.start()):
             log.info("connected", platforms=sorted(app.adapters), models=[m.name for m in app.models])
@@ -86,6 +87,16 @@ async def serve(app: App, settings: Settings, stop: asyncio.Event) -> None:
         await app.stop(DRAIN_S)
         await http.stop()
         log.info("stopped")
+
+
+async def _listen(http: HttpServer, settings: Settings) -> None:
+    try:
+        await http.start()
+    except OSError as e:
+        raise ConfigError(
+            f"the HTTP port {settings.http.port} of {settings.http.host} cannot be used ({os.strerror(e.errno or 0)}); "
+            "end what uses it, or set host and port in [http]"
+        ) from e
 
 
 async def _unless_stopped(stop: asyncio.Event, work: Coroutine[object, object, None]) -> bool:

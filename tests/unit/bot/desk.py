@@ -15,6 +15,7 @@ from agent_core.llm.scripted import ScriptedProvider, Turn
 from agent_core.llm.tokens import TokenCounter
 from agent_core.prompts import load_prompt
 from agent_core.runtime.loop import AgentLoop
+from agent_core.tools.approval import Approver
 from agent_core.tools.executor import ToolExecutor
 from agent_core.tools.registry import ToolRegistry
 from bot.access import Access, AccessAuthorizer, AccessPolicy
@@ -44,13 +45,14 @@ class Desk:
         redactor: Redactor | None = None,
         agent: Agent | None = None,
         adapters: Mapping[str, ChatAdapter] | None = None,
+        approver: Approver | None = None,
     ) -> None:
         self.store = store
         self.chat = chat or MemoryChat()
         clock, policy = clock or SystemClock(), policy or AccessPolicy()
         redactor = redactor or NoRedactor()
         adapters = {"memory": self.chat} if adapters is None else adapters
-        executor = ToolExecutor(registry or ToolRegistry(), authorizer=AccessAuthorizer(policy))
+        executor = ToolExecutor(registry or ToolRegistry(), authorizer=AccessAuthorizer(policy), approver=approver)
         self.sender = Sender(store=store, adapters=adapters, clock=clock)
 
         async def counter() -> TokenCounter:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ import aiohttp
 import pytest
 
 from adapters.chat import Accept, AdapterError, Delivery, Message, Reply
+from agent_core.errors import ConfigError
 from agent_core.llm.tokens import TokenCounter, load_counter
 from bot.app import App, open_app
 from bot.cli.local import open_thread
@@ -185,6 +187,17 @@ async def test_a_platform_that_refuses_the_tokens_ends_the_start_with_its_own_er
         with pytest.raises(AdapterError, match="bot_token was not accepted"):
             await asyncio.wait_for(serve(app, settings, asyncio.Event()), 10)
     assert not chat.opened
+
+
+async def test_a_port_that_is_taken_is_a_mistake_in_the_settings_with_its_remedy(settings: Settings) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        settings = settings.model_copy(update={"http": settings.http.model_copy(update={"port": port})})
+        async with opened(settings, Connection()) as app:
+            with pytest.raises(ConfigError, match=rf"port {port} .*\[http\]"):
+                await asyncio.wait_for(serve(app, settings, asyncio.Event()), 10)
 
 
 async def test_a_question_that_is_interrupted_while_the_counter_loads_does_not_spoil_the_next(

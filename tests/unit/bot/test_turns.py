@@ -6,9 +6,13 @@ import asyncio
 from datetime import UTC, datetime
 
 from adapters.chat import Action, Author, Command, Delivery, Reply
+from agent_core.context import RunContext
 from agent_core.llm.scripted import ScriptedProvider, call, say
-from agent_core.llm.types import ModelRequest, ModelResponse
+from agent_core.llm.types import ModelRequest, ModelResponse, ToolCall
+from agent_core.tools.approval import Decision
+from agent_core.tools.base import Effect, Tool
 from agent_core.tools.registry import ToolRegistry
+from bot.access import AccessPolicy
 from bot.session import STOPPED
 from bot.storage.base import NewInboxItem, NewMessage, RunOutcome, RunRow, Store
 from tests.unit.bot.desk import Desk, desk
@@ -226,3 +230,37 @@ async def test_a_run_that_does_not_fit_its_journal_any_more_asks_to_be_asked_aga
     await second.inbox.accept(message("hi", number=2))
     await second.dispatcher.work_all()
     assert second.texts[1] == "hello"
+
+
+class Yes:
+    async def approve(self, ctx: RunContext, tool: Tool, call: ToolCall) -> Decision:
+        return Decision(approved=True, by="ann")
+
+
+async def test_a_command_that_changes_something_is_made_once_however_often_its_process_ends(store: Store) -> None:
+    tools = ToolRegistry()
+    ran: list[str] = []
+    begun = asyncio.Event()
+
+    async def drop(name: str) -> str:
+        """Drop something."""
+        ran.append(name)
+        begun.set()
+        await asyncio.Event().wait()
+        return "dropped"
+
+    tools.register(drop, effect=Effect.WRITE)
+    policy = AccessPolicy(tools=("drop",))
+    first, _ = desk(store, [], registry=tools, policy=policy, approver=Yes())
+    await first.inbox.accept(
+        Command(thread=THREAD, id="c1", author=ALICE, name="/hermod", text="drop orders", sent_at=NOW)
+    )
+    working = asyncio.create_task(first.dispatcher.work_all())
+    await asyncio.wait_for(begun.wait(), 5)
+    working.cancel()
+    await asyncio.wait({working})
+    second, _ = desk(store, [], registry=tools, policy=policy, approver=Yes())
+    await second.dispatcher.work_all()
+    assert ran == ["orders"]
+    assert len(second.texts) == 1
+    assert "unknown" in second.texts[0]
