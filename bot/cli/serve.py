@@ -94,7 +94,7 @@ async def _listen(http: HttpServer, settings: Settings) -> None:
         await http.start()
     except OSError as e:
         raise ConfigError(
-            f"the HTTP port {settings.http.port} of {settings.http.host} cannot be used ({os.strerror(e.errno or 0)}); "
+            f"the HTTP port {settings.http.port} of {settings.http.host} cannot be used ({e.strerror or e}); "
             "end what uses it, or set host and port in [http]"
         ) from e
 
