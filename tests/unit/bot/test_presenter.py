@@ -11,7 +11,7 @@ from adapters.chat import Delivered, Delivery, InDoubt, Limits, Reply, RetryLate
 from agent_core.context import SystemClock
 from agent_core.llm.scripted import say
 from bot.presenter import NOTHING_VISIBLE, UNDELIVERED, UNKNOWN_DELIVERY, build_reply_rows
-from bot.storage.base import NewOutboxItem, OutboxState, Store, StoreError
+from bot.storage.base import Claim, NewOutboxItem, OutboxState, Store, StoreError
 from bot.storage.sqlite import SqliteStore
 from tests.unit.bot.desk import Desk, desk
 from tests.unit.bot.recording import message
@@ -141,3 +141,42 @@ def test_a_short_answer_is_an_answer(text: str) -> None:
     now = SystemClock().now()
     rows = build_reply_rows(THREAD, text, run_id="r1", limits=Limits(text_max=400), now=now)
     assert [NOTHING_VISIBLE in row.body for row in rows] == [False]
+
+
+async def test_a_long_answer_is_several_posts_in_order_without_a_word_lost(store: Store) -> None:
+    text = "\n\n".join(f"line {n} " + "word " * 30 for n in range(130))
+    assert len(text) > 20_000
+    made, _ = desk(store, [say(text)])
+    await ask(made)
+    assert len(made.texts) > 4
+    assert max(map(len, made.texts)) <= made.chat.limits.text_max
+    assert " ".join(made.texts).split() == text.split()
+
+
+class HangsAfterBegin(SqliteStore):
+    """Records that a post begins, then hangs once, as a process that is cancelled in that moment."""
+
+    begun: asyncio.Event | None = None
+
+    async def begin_send(self, claim: Claim, outbox_id: int) -> None:
+        await super().begin_send(claim, outbox_id)
+        if self.begun is not None and not self.begun.is_set():
+            self.begun.set()
+            await asyncio.Event().wait()
+
+
+async def test_work_that_is_cancelled_just_before_it_posts_does_not_post_and_the_next_one_does(tmp_path: Path) -> None:
+    store = HangsAfterBegin(tmp_path / "hermod.db")
+    store.begun = asyncio.Event()
+    await store.open()
+    first, _ = desk(store, [say("hello")])
+    await first.inbox.accept(message("hi"))
+    working = asyncio.create_task(first.dispatcher.work_all())
+    await asyncio.wait_for(store.begun.wait(), 5)
+    working.cancel()
+    await asyncio.wait({working})
+    assert first.texts == []
+    second, _ = desk(store, [], chat=first.chat)
+    await second.dispatcher.work_all()
+    assert second.texts == ["hello"]
+    await store.close()
