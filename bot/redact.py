@@ -45,7 +45,8 @@ _SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("password=", re.compile(r"password=('[^'\"\\\n]{1,256}+'|\\\"[^\"\n]{1,256}?\\\"|[^\s&;,\"'\\)\]}]{1,256}+)")),
     (
         "PRIVATE KEY-----",
-        re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----(?:[^-]|-(?!----))*+(?:-----END [A-Z0-9 ]{0,40}-----)?"),
+        # not possessive: before Python 3.11.5 a possessive group can lose what it matched (cpython gh-106052)
+        re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----(?:[^-]|-(?!----))*(?:-----END [A-Z0-9 ]{0,40}-----)?"),
     ),
 )
 
