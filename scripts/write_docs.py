@@ -109,6 +109,7 @@ class ParameterInfo(Protocol):
     """What is read of a parameter."""
 
     name: str | None
+    metavar: str | None
     param_type_name: str
     opts: list[str]
     required: bool
@@ -138,7 +139,7 @@ def build_commands() -> str:
         words = ["hermod", name]
         for parameter in command.params:
             if parameter.param_type_name == "argument":
-                label = (parameter.name or "").upper()
+                label = (parameter.metavar or parameter.name or "").upper()
                 words.append(label if parameter.required else f"[{label}]")
             else:
                 words.append(f"[{parameter.opts[0]}]")

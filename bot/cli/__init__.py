@@ -192,7 +192,7 @@ def usage(
 
 @audit_app.command("verify")
 def audit_verify(config: Config = None, as_json: Json = False) -> None:
-    """Recompute the audit chain; exit 1 when a line was changed or removed."""
+    """Recompute the audit chain; exit 1 when a line was changed, or one before the last was removed."""
     from bot.cli.inspect import run_audit_verify
 
     _finish(run_audit_verify(config=config, as_json=as_json))
