@@ -50,7 +50,7 @@ class StorageSettings(Section):
 class ModelSettings(Section):
     """One language model; the list is tried by priority, then by weight."""
 
-    name: str = Field(default="", description="Name in traces and errors; empty: the model's own name.")
+    name: str = Field(default="", description="Name in errors and logs; empty: the model's own name.")
     kind: Literal["openai", "anthropic", "offline"] = Field(
         default="openai",
         description="`openai` speaks to any OpenAI-compatible endpoint; `offline` uses no model at all; "
