@@ -47,7 +47,8 @@ class Inbox:
         """Store what came in, unless it is not for Hermod.
 
         A message is for Hermod when it mentions it, is a direct message, or stands in a thread where Hermod takes
-        part. Something that is turned away leaves no trace, so that a later delivery of it counts.
+        part. Anything else leaves no trace, so that a later delivery of it counts. What a full queue turns away is
+        known and told once.
 
         Returns:
             True when it will be answered (also when it is known already).

@@ -163,7 +163,7 @@ class SlackAdapter:
 
     @property
     def state(self) -> ConnectionState:
-        """The connection as ``/readyz`` and ``hermod doctor`` show it."""
+        """How the connection stands, since when, and when something last came in."""
         return ConnectionState(
             connected=self.connected,
             since=self._connected_since if self.connected else None,

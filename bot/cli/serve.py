@@ -47,7 +47,7 @@ async def run_serve(*, config: Path | None, verbose: bool) -> int:
     if not adapters:
         print_error(
             "hermod: no chat platform is configured; add [slack] with bot_token and app_token to hermod.toml "
-            "(README, Slack in five minutes), or try `hermod demo`"
+            "(README, section Slack), or try `hermod demo`"
         )
         return 2
     stop = asyncio.Event()
