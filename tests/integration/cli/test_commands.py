@@ -192,9 +192,14 @@ def test_manifest_and_version_are_printed(folder: Path) -> None:
     assert re.fullmatch(r"hermod \d+\.\d+\.\d+\n", hermod(folder, "--version").out)
 
 
-def test_ask_works_beside_another_process_on_the_same_file(folder: Path) -> None:
+def test_ask_works_while_somebody_else_reads_the_same_file(folder: Path) -> None:
+    hermod(folder, "ask", "what is 2 * 3?")
     with sqlite3.connect(folder / "hermod.db", timeout=5) as other:
-        other.execute("BEGIN IMMEDIATE")
+        other.execute("BEGIN")
+        before = other.execute("SELECT count(*) FROM run").fetchone()
+        done = hermod(folder, "ask", "what is 6 * 7?")
+        assert (done.code, "42" in done.out) == (0, True)
+        assert other.execute("SELECT count(*) FROM run").fetchone() == before
         other.rollback()
-        assert hermod(folder, "ask", "what is 6 * 7?").code == 0
+        assert other.execute("SELECT count(*) FROM run").fetchone() == (before[0] + 1,)
     other.close()
