@@ -46,6 +46,9 @@ def step_as_data(step: Step) -> dict[str, object]:
     }
     if step.kind == "tool":
         data["arguments"] = step.arguments
+        data["attempts"] = step.attempts
+    else:
+        data["provider"] = step.provider
     if step.usage is not None:
         data["usage"] = usage_as_data(step.usage, step.cost_usd)
     return data

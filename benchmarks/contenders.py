@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import resource
 import sys
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -129,7 +129,7 @@ async def _open_journals() -> Callable[[int], Awaitable[Journal]]:
     from bot.storage.base import NewInboxItem, RunRow
     from bot.storage.journal import StoreJournal
 
-    folder = Path(tempfile.mkdtemp(prefix="hermod-bench-"))
+    folder = Path(os.environ["BENCH_FOLDER"])
     store = open_store(f"sqlite:///{folder}/bench.db")
     await store.open()
 
@@ -172,7 +172,4 @@ if __name__ == "__main__":
     contender, base_url, count, together = sys.argv[1:5]
     measured = asyncio.run(run(contender, base_url, int(count), together == "1"))
     print(json.dumps(measured), flush=True)
-    sys.stdout.flush()
-    import os
-
-    os._exit(0)
+    os._exit(0)  # connections of the warm loop are not worth a clean end

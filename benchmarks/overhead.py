@@ -7,9 +7,11 @@ them alike. Only CPU time and ratios are meaningful; the minimum of all rounds i
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 
 CONTENDERS = ("raw", "raw-aiohttp", "hermod", "hermod-sqlite")
 ROUNDS = 6
@@ -21,7 +23,9 @@ def measure(contender: str, url: str, cell: str) -> dict[str, float]:
     """Run one cell in a process of its own."""
     runs, together = CELLS[cell]
     command = [sys.executable, "-m", "benchmarks.contenders", contender, url, str(runs), together]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    with tempfile.TemporaryDirectory(prefix="hermod-bench-") as folder:
+        environ = os.environ | {"BENCH_FOLDER": folder}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environ)
     if done.returncode != 0:
         raise SystemExit(f"{contender} {cell} failed:\n{done.stderr[-2000:]}")
     result: dict[str, float] = json.loads(done.stdout)

@@ -291,11 +291,11 @@ def build_provider(model: ModelSettings, clock: Clock) -> Provider:
 
 
 def build_prices(models: Sequence[ModelSettings]) -> PriceList:
-    """Collect the settings' own prices; the offline provider costs nothing."""
+    """Collect the settings' own prices, by provider; the offline provider costs nothing."""
     overrides = {"offline": FREE}
     for model in models:
         if model.input_usd_per_mtok is not None and model.output_usd_per_mtok is not None:
-            overrides[model.model] = Price(input=model.input_usd_per_mtok, output=model.output_usd_per_mtok)
+            overrides[model.name] = Price(input=model.input_usd_per_mtok, output=model.output_usd_per_mtok)
     return PriceList(overrides)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Mapping
 
@@ -56,6 +57,12 @@ def _read_value(value: str, schema: object) -> object:
         return json.loads(value)
     except ValueError:
         return value
+
+
+def summarise(spec: ToolSpec) -> str:
+    """Return the first sentence of a tool's description, on one line."""
+    text = " ".join(spec.description.split())
+    return re.split(r"(?<=[.!?:])\s", text, maxsplit=1)[0]
 
 
 def describe_usage(spec: ToolSpec) -> str:

@@ -63,6 +63,10 @@ def _check_model(path: KeyPath, model: ModelSettings, environ: Mapping[str, str]
     if model.kind == "anthropic":
         text = "the kind anthropic is not in this release yet; use openai with the base_url of a compatible endpoint"
         yield Mistake(path=(*path, "kind"), text=text)
+    given, made = model.input_usd_per_mtok, model.output_usd_per_mtok
+    if (given is None) != (made is None):
+        missing = "input_usd_per_mtok" if given is None else "output_usd_per_mtok"
+        yield Mistake(path=(*path, missing), text="missing; a price needs both, for input and for output tokens")
     if model.kind != "openai":
         return
     if not model.model:

@@ -106,7 +106,7 @@ class LimitSettings(Section):
 
     max_steps: int = Field(default=10, ge=1, le=200, description="Model calls in one run.")
     run_deadline_s: Seconds = Field(default=120.0, description="Wall-clock bound of one run, in seconds.")
-    max_same_action: int = Field(default=3, ge=1, le=100, description="Same tool, same arguments, so often in a row.")
+    max_same_action: int = Field(default=3, ge=2, le=100, description="Same tool, same arguments, so often in a row.")
     tool_timeout_s: Seconds = Field(default=30.0, description="Bound of one tool call, in seconds.")
     memory_tokens: int = Field(default=8000, ge=500, le=2_000_000, description="Tokens of history in one request.")
     queue_per_thread: int = Field(default=50, ge=1, le=10_000, description="Messages that may wait in one thread.")

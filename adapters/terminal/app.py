@@ -1,11 +1,10 @@
 """A local channel in a terminal, as a ``ChatAdapter``: what ``hermod chat``, ``ask`` and ``demo`` talk through.
 
-It reads no input itself: whoever owns the keyboard hands lines to ``submit`` and waits on ``replies``.
+It reads no input itself: whoever owns the keyboard hands lines to ``submit`` and hears of replies by ``on_post``.
 """
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import re
 import uuid
@@ -75,7 +74,6 @@ class TerminalAdapter:
         self._now = now
         self._accept: Accept | None = None
         self._posted: dict[tuple[str, str], str] = {}
-        self._replies: dict[str, asyncio.Queue[Reply]] = {}
         self._numbers = itertools.count(1)
         self._status = ""
 
@@ -117,17 +115,12 @@ class TerminalAdapter:
         await self._accept(message)
         return message
 
-    def replies(self, thread: ThreadRef) -> asyncio.Queue[Reply]:
-        """The replies of a thread from the first call on, in order. Only the newest 1,000 that nobody took are kept."""
-        return self._replies.setdefault(thread.key, asyncio.Queue(maxsize=1000))
-
     async def post(self, reply: Reply) -> Delivery:
         """Write one reply. A key that was written before is not written again."""
         posted = (reply.thread.key, reply.key)
         if posted not in self._posted:
             self._posted[posted] = str(next(self._numbers))
             self._write(reply)
-            self._hand_over(reply)
             if self._on_post is not None:
                 self._on_post(reply)
         return Delivered(remote_id=self._posted[posted])
@@ -148,13 +141,6 @@ class TerminalAdapter:
     async def check(self) -> tuple[Problem, ...]:
         """There is nothing that could be wrong."""
         return ()
-
-    def _hand_over(self, reply: Reply) -> None:
-        queue = self._replies.get(reply.thread.key)
-        if queue is not None:
-            if queue.full():
-                queue.get_nowait()
-            queue.put_nowait(reply)
 
     def _write(self, reply: Reply) -> None:
         if self._output is None:

@@ -37,14 +37,24 @@ class PriceList:
     """Looks prices up, once for each model.
 
     Args:
-        overrides: prices by model name that win over the package's.
+        overrides: prices by *provider* name that win over the package's. A provider's answer names its model as the
+            vendor likes (with a date, say), so the model's name would be no key to what was configured.
     """
 
     def __init__(self, overrides: Mapping[str, Price] | None = None) -> None:
-        self._known: dict[str, Price | None] = dict(overrides or {})
+        self._overrides = dict(overrides or {})
+        self._known: dict[str, Price | None] = {}
 
-    def cost_usd(self, model: str, usage: Usage) -> float | None:
-        """Price of ``usage`` in US dollars, or None when the model's price is not known."""
+    def cost_usd(self, model: str, usage: Usage, *, provider: str = "") -> float | None:
+        """Price of ``usage`` in US dollars, or None when no price is known.
+
+        Args:
+            model: as the answer names it.
+            usage: what was used.
+            provider: the configured name of who answered.
+        """
+        if provider in self._overrides:
+            return self._overrides[provider].cost_usd(usage)
         if model not in self._known:
             self._known[model] = _look_up(model)
         price = self._known[model]

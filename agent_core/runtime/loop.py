@@ -242,7 +242,7 @@ class AgentLoop:
             provider=response.provider,
             detail=response.message.content,
             usage=usage,
-            cost_usd=self._prices.cost_usd(response.model, usage),
+            cost_usd=self._prices.cost_usd(response.model, usage, provider=response.provider),
             replayed=replayed,
         )
         self._record(work, done, begun)
@@ -340,6 +340,7 @@ class AgentLoop:
             detail=result.content,
             arguments=work.ctx.redactor.redact(call.arguments),
             error="" if result.ok else (result.error_code or "failed"),
+            attempts=result.attempts,
             replayed=result.replayed,
         )
 

@@ -60,6 +60,7 @@ class Step:
         usage: tokens of a model step, None for a tool.
         cost_usd: price of a model step; None when no price is known (never 0 for that).
         provider: who answered a model step; empty for a tool.
+        attempts: how often a tool was run for this step (0: refused); 1 for a model.
         replayed: taken from the journal of an earlier process instead of run again.
     """
 
@@ -75,6 +76,7 @@ class Step:
     usage: Usage | None = None
     cost_usd: float | None = None
     provider: str = ""
+    attempts: int = 1
     replayed: bool = False
 
 

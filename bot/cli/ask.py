@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
+import sys
 from pathlib import Path
 
 from bot.cli.local import LocalAnswer, open_thread
@@ -14,7 +14,8 @@ from bot.cli.setup import print_json, print_text, set_up
 async def run_ask(question: str, *, config: Path | None, as_json: bool, verbose: bool) -> int:
     """Ask one question in a new thread."""
     settings = set_up(config, verbose=verbose)
-    async with open_thread(settings, channel="ask", thread=secrets.token_hex(8)) as thread:
+    drawn = sys.stdout if sys.stdout.isatty() and not as_json else None
+    async with open_thread(settings, channel="ask", output=drawn) as thread:
         try:
             answer = await thread.ask(question)
         except asyncio.CancelledError:
@@ -22,7 +23,7 @@ async def run_ask(question: str, *, config: Path | None, as_json: bool, verbose:
             raise
     if as_json:
         print_json(describe_answer(answer))
-    else:
+    elif drawn is None:
         print_text(answer.text)
     return 0 if answer.run is not None and answer.run.state == "finished" else 1
 

@@ -16,6 +16,7 @@ from agent_core.observe import trace_as_text
 from agent_core.runtime.events import RunEvent, TextDelta, ToolFinished, ToolStarted
 from bot.cli.local import LocalThread, open_thread
 from bot.cli.setup import print_error, print_text, set_up
+from bot.commands import summarise
 from bot.settings import Settings
 
 HELP = """Commands: /tools  /trace  /usage  /help  /quit
@@ -145,7 +146,7 @@ async def _run_command(line: str, local: LocalThread) -> None:
     match line.split():
         case ["/tools"]:
             for tool in local.app.tools.registry.tools():
-                print_text(f"  {tool.name}: {tool.description.splitlines()[0]}")
+                print_text(f"  {tool.name}: {summarise(tool.spec)}")
         case ["/trace"]:
             runs = await local.app.store.list_runs(thread_key=local.thread.key, limit=1)
             print_text(trace_as_text(json.loads(runs[0].record)) if runs and runs[0].record else "no run yet")

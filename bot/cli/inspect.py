@@ -10,7 +10,7 @@ from pathlib import Path
 from agent_core.llm.wire import load_message
 from agent_core.observe import trace_as_text
 from bot.app import open_storage
-from bot.cli.setup import print_error, print_json, print_text, set_up
+from bot.cli.setup import print_failure, print_json, print_text, set_up
 from bot.storage.base import RunRow, StepRow, UsageRow
 
 
@@ -50,7 +50,8 @@ async def run_sessions_show(thread: str, *, config: Path | None, as_json: bool) 
     """``hermod sessions show``."""
     async with open_storage(set_up(config)) as store:
         if not await store.knows_thread(thread):
-            print_error(f"hermod: there is no thread {thread!r}; `hermod sessions list` names them")
+            text = f"there is no thread {thread!r}; `hermod sessions list` names them"
+            print_failure(text, code="unknown_thread", as_json=as_json)
             return 1
         messages = await store.load_messages(thread)
         runs = await store.list_runs(thread_key=thread, limit=100)
@@ -97,9 +98,8 @@ async def run_trace(run_id: str, *, config: Path | None, as_json: bool) -> int:
     async with open_storage(set_up(config)) as store:
         found = await store.load_run(run_id)
     if found is None:
-        print_error(
-            f"hermod: no run, or more than one, begins with {run_id!r}; `hermod sessions show THREAD` lists them"
-        )
+        text = f"no run, or more than one, begins with {run_id!r}; `hermod sessions show THREAD` lists them"
+        print_failure(text, code="unknown_run", as_json=as_json)
         return 1
     run, steps = found
     record = json.loads(run.record) if run.record else None

@@ -80,7 +80,8 @@ async def serve(app: App, settings: Settings, stop: asyncio.Event) -> None:
         await _listen(http, settings)
         log.info("http_listening", host=settings.http.host, port=http.port)
         if await _unless_stopped(stop, app.start()):
-            log.info("connected", platforms=sorted(app.adapters), models=[m.name for m in app.models])
+            waiting = sorted(name for name, adapter in app.adapters.items() if not adapter.connected)
+            log.info("serving", platforms=sorted(app.adapters), waiting=waiting, models=[m.name for m in app.models])
             await _unless_stopped(stop, app.watch())
         log.info("draining", active=app.dispatcher.active)
     finally:

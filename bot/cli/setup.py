@@ -61,6 +61,14 @@ def print_text(text: str) -> None:
     sys.stdout.write(text.rstrip("\n") + "\n")
 
 
+def print_failure(text: str, *, code: str, as_json: bool) -> None:
+    """Say what failed: as JSON on stdout where JSON was asked for, else on stderr."""
+    if as_json:
+        print_json({"ok": False, "error": {"code": code, "message": text}})
+    else:
+        print_error(f"hermod: {text}")
+
+
 def print_error(text: str) -> None:
     """Print text on stderr."""
     sys.stderr.write(text.rstrip("\n") + "\n")

@@ -12,8 +12,8 @@ from agent_core.context import RunContext, SystemClock
 from agent_core.llm.reading.layout import render_result
 from bot.access import Caller
 from bot.app import build_limits, build_tools, open_storage
-from bot.cli.setup import print_error, print_json, print_text, set_up
-from bot.commands import BadArguments, describe_usage, parse_pairs
+from bot.cli.setup import print_failure, print_json, print_text, set_up
+from bot.commands import BadArguments, describe_usage, parse_pairs, summarise
 from bot.redact import SecretRedactor
 from bot.settings import Settings
 from bot.turn import Turn
@@ -36,7 +36,7 @@ async def run_tools_list(*, config: Path | None, as_json: bool) -> int:
         print_json({"items": items})
         return 0
     for tool in found:
-        print_text(f"{tool.name}  ({tool.effect})  {tool.description.splitlines()[0]}")
+        print_text(f"{tool.name}  ({tool.effect})  {summarise(tool.spec)}")
         print_text(f"    {describe_usage(tool.spec)}")
     return 0
 
@@ -50,12 +50,12 @@ async def run_tool(name: str, words: list[str], *, config: Path | None, as_json:
         spec = tools.commands.find(ctx, name)
         if spec is None:
             known = ", ".join(tools.registry.names())
-            print_error(f"hermod: there is no tool {name!r}; there are: {known}")
+            print_failure(f"there is no tool {name!r}; there are: {known}", code="unknown_tool", as_json=as_json)
             return 1
         try:
             arguments = parse_pairs(spec, words)
         except BadArguments as e:
-            print_error(f"hermod: {e}")
+            print_failure(str(e), code="invalid_arguments", as_json=as_json)
             return 1
         result = await tools.commands.call(ctx, spec, arguments)
     if as_json:

@@ -338,12 +338,11 @@ class Store(Protocol):
         """Create the run and bind the items to it."""
         ...
 
-    async def set_run_state(self, claim: Claim, run_id: str, state: str) -> None:
-        """Record where a run is, for people who look."""
-        ...
-
     async def begin_step(self, claim: Claim, run_id: str, entry: JournalEntry, now: datetime) -> JournalEntry | None:
-        """Record a step's intent, or return what is known of it (``agent_core.context.Journal.begin``)."""
+        """Record a step's intent, or return what is known of it (``agent_core.context.Journal.begin``).
+
+        The run's state follows, for people who look: ``thinking`` while a model is asked, ``acting`` while tools run.
+        """
         ...
 
     async def finish_step(

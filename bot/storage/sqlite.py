@@ -130,10 +130,6 @@ class SqliteStore:
         """Create a run; ``StoreError`` when the thread has an unfinished one or an item is not open."""
         await self._writer.run(partial(runs.begin_run, claim=claim, run=run, item_ids=tuple(item_ids)))
 
-    async def set_run_state(self, claim: Claim, run_id: str, state: str) -> None:
-        """Record where a run is; ``StoreError`` for a final state, which belongs to ``finish_run``."""
-        await self._writer.run(partial(runs.set_run_state, claim=claim, run_id=run_id, state=state))
-
     async def begin_step(self, claim: Claim, run_id: str, entry: JournalEntry, now: datetime) -> JournalEntry | None:
         """Record a step's intent, or return what is known of it."""
         return await self._writer.run(partial(runs.begin_step, claim=claim, run_id=run_id, entry=entry, now=now))

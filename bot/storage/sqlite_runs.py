@@ -74,17 +74,10 @@ def begin_run(tx: Tx, claim: Claim, run: RunRow, item_ids: Sequence[int]) -> Non
     )
 
 
-def set_run_state(tx: Tx, claim: Claim, run_id: str, state: str) -> None:
-    """Record a state that is not final."""
-    if state in _FINAL:
-        raise StoreError(f"the final state {state} of run {run_id} is recorded by finish_run, with its outcome")
-    _check_unfinished(tx, claim, run_id)
-    tx.do("UPDATE run SET state = ? WHERE run_id = ?", state, run_id)
-
-
 def begin_step(tx: Tx, claim: Claim, run_id: str, entry: JournalEntry, now: datetime) -> JournalEntry | None:
-    """Record a step's intent and return None, or return what an earlier attempt recorded."""
+    """Record a step's intent and return None, or return what an earlier attempt recorded; the run's state follows."""
     _check_unfinished(tx, claim, run_id)
+    tx.do("UPDATE run SET state = ? WHERE run_id = ?", "thinking" if entry.kind == "model" else "acting", run_id)
     known = tx.one("SELECT * FROM step WHERE run_id = ? AND key = ?", run_id, entry.key)
     if known is not None:
         return parse_entry(known)

@@ -162,7 +162,6 @@ Use = Callable[[Store, Claim, int], Awaitable[object]]
 USES: dict[str, Use] = {
     "renew_claim": lambda s, c, post: s.renew_claim(c, lease_s=LEASE_S, now=at(0)),
     "begin_run": lambda s, c, post: s.begin_run(c, new_run("r2"), []),
-    "set_run_state": lambda s, c, post: s.set_run_state(c, "r1", "acting"),
     "begin_step": lambda s, c, post: s.begin_step(c, "r1", new_entry("s2"), at(0)),
     "finish_step": lambda s, c, post: s.finish_step(c, "r1", "s1", StepState.DONE, "late", at(0)),
     "finish_run": lambda s, c, post: s.finish_run(c, "r1", outcome("late", posts=(new_post("late"),))),

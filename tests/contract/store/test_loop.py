@@ -36,7 +36,6 @@ async def _every_verb(store: Store) -> None:
     claimed = await claim(store)
     await store.renew_claim(claimed, lease_s=LEASE_S, now=at(1))
     await store.begin_run(claimed, new_run("r1"), [i.id for i in claimed.items])
-    await store.set_run_state(claimed, "r1", "thinking")
     await store.begin_step(claimed, "r1", new_entry("s1"), at(1))
     await store.finish_step(claimed, "r1", "s1", StepState.DONE, "y" * 1_000_000, at(1))
     posts = tuple(new_post(f"k{n}") for n in range(50))

@@ -64,16 +64,16 @@ async def test_items_that_are_not_open_in_this_thread_are_refused_and_no_run_beg
     await begin(store, claimed, "r1")
 
 
-async def test_a_runs_state_can_be_followed_but_not_ended_by_a_word(store: Store) -> None:
+async def test_a_runs_state_follows_its_steps(store: Store) -> None:
     await put(store, "e1")
     claimed = await claim(store)
     await begin(store, claimed, "r1")
-    await store.set_run_state(claimed, "r1", "acting")
+    await store.begin_step(claimed, "r1", new_entry("model:1", kind="model"), at(1))
+    assert (await store.list_runs())[0].state == "thinking"
+    await store.begin_step(claimed, "r1", new_entry("tool:1", kind="tool"), at(2))
     assert (await store.list_runs())[0].state == "acting"
-    with pytest.raises(StoreError, match="finish_run"):
-        await store.set_run_state(claimed, "r1", "finished")
     with pytest.raises(StoreError, match="no run"):
-        await store.set_run_state(claimed, "r9", "acting")
+        await store.begin_step(claimed, "r9", new_entry("model:1"), at(3))
 
 
 async def test_a_new_step_runs_and_a_known_one_is_told(store: Store) -> None:
@@ -185,7 +185,7 @@ async def test_a_run_ends_once(store: Store) -> None:
     await store.finish_run(claimed, "r1", outcome("hi"))
     for again in (
         store.finish_run(claimed, "r1", outcome("hi")),
-        store.set_run_state(claimed, "r1", "acting"),
+        store.begin_step(claimed, "r1", new_entry("late"), at(9)),
     ):
         with pytest.raises(StoreError, match="already over") as caught:
             await again

@@ -203,3 +203,17 @@ def test_ask_works_while_somebody_else_reads_the_same_file(folder: Path) -> None
         other.rollback()
         assert other.execute("SELECT count(*) FROM run").fetchone() == (before[0] + 1,)
     other.close()
+
+
+def test_a_failure_is_one_json_object_too(folder: Path) -> None:
+    for words in (
+        ("tools", "run", "no_such_tool"),
+        ("tools", "run", "calculator", "expresion=1"),
+        ("trace", "rffffffff"),
+        ("sessions", "show", "slack:T/C/1"),
+    ):
+        done = hermod(folder, *words, "--json")
+        assert done.code == 1
+        assert done.err == ""
+        assert done.data["ok"] is False
+        assert keys(done.data["error"]) == ["code", "message"]

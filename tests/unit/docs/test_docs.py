@@ -104,6 +104,17 @@ def test_every_module_of_the_product_is_bound_by_the_rule_on_database_drivers() 
     assert own - {"bot.storage", "bot.tools", "bot.demo"} <= set(rule["source_modules"])
 
 
+def test_every_module_of_the_engine_is_bound_by_the_rule_on_model_vendors() -> None:
+    contracts = tomllib.loads(read("pyproject.toml"))["tool"]["importlinter"]["contracts"]
+    (rule,) = (contract for contract in contracts if contract["name"].startswith("model vendors"))
+    modules = [
+        *(ROOT / "agent_core").glob("*.py"),
+        *(path.parent for path in (ROOT / "agent_core").glob("*/__init__.py")),
+    ]
+    own = {f"agent_core.{path.stem}" for path in modules if not path.stem.startswith("__")}
+    assert own - {"agent_core.llm"} <= set(rule["source_modules"])
+
+
 def test_the_changelog_knows_the_version() -> None:
     from bot import __version__
 

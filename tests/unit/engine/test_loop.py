@@ -18,6 +18,7 @@ from agent_core.errors import (
     StepLimit,
     TokenLimit,
     ToolCallLimit,
+    ToolFailed,
 )
 from agent_core.llm.scripted import Turn, call, say
 from agent_core.llm.types import Finish, ModelMessage, ModelRequest, ModelResponse, ToolCall, Usage
@@ -368,3 +369,22 @@ async def test_an_answer_of_another_version_in_the_journal_ends_the_run_with_a_w
     record = await Bench([say("two")], journal=journal).ask("a question")
     assert isinstance(record.error, ReplayMismatch)
     assert "ask again" in str(record.error)
+
+
+async def test_the_trace_tells_the_attempts_of_a_tool_and_who_answered() -> None:
+    tools = ToolRegistry()
+    tried: list[int] = []
+
+    async def flaky() -> str:
+        """Fail once."""
+        tried.append(1)
+        if len(tried) == 1:
+            raise ToolFailed("not now", code="busy", retryable=True)
+        return "ok"
+
+    tools.register(flaky)
+    record = await Bench([call(("flaky", {})), say("done")], registry=tools).ask("go")
+    steps = trace_as_data(record)["steps"]
+    assert isinstance(steps, list)
+    assert [step.get("attempts") for step in steps] == [None, 2, None]
+    assert [step.get("provider") for step in steps] == ["scripted", None, "scripted"]
