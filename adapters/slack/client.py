@@ -29,6 +29,9 @@ log = structlog.get_logger("hermod.slack")
 EVENT_TYPE = "hermod_reply"
 """The type of the metadata that marks our posts; its payload holds the reply's key."""
 
+LATE_S = 3.0
+"""A post whose turn is over for so long is not made; shorter than the time after which others take work over."""
+
 PAGE = 200
 MAX_PAGES = 50
 
@@ -182,6 +185,7 @@ class SlackClient:
         self._app_token = app_token.strip()
         self._api_url = api_url
         self._timeout_s = timeout_s
+        self._monotonic = monotonic
         self._sleep = sleep
         self._pacer = Pacer(monotonic)
         self._session: aiohttp.ClientSession | None = None
@@ -266,12 +270,18 @@ class SlackClient:
 
     # -- posting
     async def post(self, *, channel: str, thread_ts: str | None, text: str, key: str, patience_s: float) -> Delivery:
-        """Post mrkdwn, marked with ``key``; waits at most ``patience_s`` for the channel's turn."""
+        """Post mrkdwn, marked with ``key``; waits at most ``patience_s`` for the channel's turn.
+
+        A process that stood still while it waited posts nothing: by now another one may have done so.
+        """
         mine, wait_s = self._pacer.reserve(channel, patience_s)
         if not mine:
             return RetryLater(after_s=wait_s, reason="the channel had more messages than Slack takes")
         if wait_s > 0:
+            due = self._monotonic() + wait_s
             await self._sleep(wait_s)
+            if self._monotonic() > due + LATE_S:
+                return RetryLater(after_s=0.0, reason="this process stood still for a while")
         try:
             answer = await self.web.chat_postMessage(
                 channel=channel,

@@ -120,6 +120,26 @@ async def test_after_a_rate_limit_the_channel_gets_one_message_a_second(server: 
     await adapter.stop()
 
 
+async def test_a_process_that_stood_still_while_it_waited_for_its_turn_does_not_post(server: SlackServer) -> None:
+    now, stands_still_s = [100.0], [0.0]
+
+    async def sleep(seconds: float) -> None:
+        now[0] += seconds + stands_still_s[0]
+
+    adapter = build_adapter(server, monotonic=lambda: now[0], sleep=sleep)
+    root = await server.say("root")
+    server.inject("chat.postMessage", http=429, retry_after=1)
+    assert isinstance(await adapter.post(reply(root, key="k0")), RetryLater)
+    stands_still_s[0] = 10.0
+    outcome = await adapter.post(reply(root, key="k0"))
+    assert isinstance(outcome, RetryLater)
+    assert "stood still" in outcome.reason
+    assert server.bot_messages("C1OPS", root) == []
+    stands_still_s[0] = 1.0  # a busy machine
+    assert [isinstance(await adapter.post(reply(root, key=f"k{n}")), Delivered) for n in range(2)] == [True, True]
+    await adapter.stop()
+
+
 async def test_other_channels_do_not_wait(server: SlackServer, adapter: SlackAdapter) -> None:
     server.add_channel("C2DEV", "dev")
     one, two = await server.say("root"), await server.say("root", channel="C2DEV")
