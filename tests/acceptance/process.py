@@ -10,6 +10,8 @@ import sys
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
+from subprocess import DEVNULL
+from typing import IO
 
 import aiohttp
 
@@ -116,15 +118,19 @@ class HermodProcess:
 
     async def start(self) -> None:
         """Start the process; it is not waited for until it is connected."""
+        with self.log_path.open("ab") as log:
+            self._process = await self.start_command("run", *self._options, output=log)
+
+    async def start_command(self, *words: str, output: IO[bytes] | int = DEVNULL) -> asyncio.subprocess.Process:
+        """Start another command on the same settings and storage; whoever starts it waits for its end."""
         environ = {k: v for k, v in os.environ.items() if not k.startswith("HERMOD_")}
         environ |= {"PYTHONPATH": f"{self.folder}:{ROOT}", "TOOL_LOG": str(self.tool_log)} | self._environ
-        with self.log_path.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "bot", "run", "--config", str(self.config), *self._options),
-                env=environ,
-                stderr=log,
-                stdout=log,
-            )
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "bot", *words, "--config", str(self.config)),
+            env=environ,
+            stderr=output,
+            stdout=output,
+        )
 
     async def find_port(self) -> int:
         """Read the HTTP port that the newest start took from its log."""
