@@ -40,6 +40,9 @@ NOTICE_PREFIX = "unknown/"
 
 NOTHING_VISIBLE = "My answer came out empty. Please ask again, perhaps in other words."
 UNDELIVERED = "I had an answer here that I could not deliver; my log has the reason. Please ask again."
+STALLED_S = 3.0
+"""A process that needed this long to mark a reply as being sent posts it later: its claim may be somebody else's."""
+
 UNKNOWN_DELIVERY = "I do not know whether my answer above arrived; it may be missing. Ask again if it is not there."
 
 
@@ -168,7 +171,16 @@ class Sender:
         adapter = self._adapters[reply.thread.platform]
         if row.state is OutboxState.SENDING:
             return await self._settle(claim, row, reply, adapter, sent=row.attempts)
+        return await self._send_new(claim, row, reply, adapter)
+
+    async def _send_new(self, claim: Claim, row: OutboxItem, reply: Reply, adapter: ChatAdapter) -> bool:
+        """Post a row that was certainly not sent before."""
+        begun = self._clock.monotonic()
         await self._store.begin_send(claim, row.id)
+        if self._clock.monotonic() - begun > STALLED_S:
+            # this process stood still, so another one may have taken over; if so, the next line is fenced
+            await self._finish(claim, row, OutboxState.PENDING, reason="the process stood still")
+            return False
         match await self._post(adapter, reply):
             case Delivered(remote_id=remote_id):
                 await self._finish(claim, row, OutboxState.DELIVERED, remote_id=remote_id)
