@@ -2,6 +2,7 @@
 FROM python:3.12-slim AS build
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE constraints.txt ./
+COPY reading reading
 COPY agent_core agent_core
 COPY adapters adapters
 COPY bot bot

@@ -14,7 +14,7 @@ VENV ?= .venv
 ARGS ?=
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.hermod-installed
-SOURCES := agent_core adapters bot tests benchmarks scripts
+SOURCES := reading agent_core adapters bot tests benchmarks scripts
 
 .PHONY: demo test check bench docs constraints clean
 .DEFAULT_GOAL := demo

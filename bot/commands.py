@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 from adapters.chat import Command
 from agent_core.context import RunContext
-from agent_core.llm.reading.layout import render_result
 from agent_core.llm.types import ToolCall, ToolSpec
 from agent_core.tools.base import ToolResult
 from agent_core.tools.executor import ToolExecutor
+from reading.layout import render_result
 
 
 class BadArguments(ValueError):

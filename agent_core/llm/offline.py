@@ -14,13 +14,6 @@ from dataclasses import dataclass
 from datetime import UTC
 
 from agent_core.context import Clock, SystemClock
-from agent_core.llm.reading.cells import write_code
-from agent_core.llm.reading.layout import render_result
-from agent_core.llm.reading.match import ToolIndex
-from agent_core.llm.reading.past import PastCall, read_past
-from agent_core.llm.reading.phrases import CHINESE, ENGLISH, Phrases, list_tools, small_talk
-from agent_core.llm.reading.plan import Ask, Call, Plan, Planner
-from agent_core.llm.reading.words import first_sentence, has_chinese
 from agent_core.llm.types import (
     Finish,
     ModelMessage,
@@ -31,6 +24,13 @@ from agent_core.llm.types import (
     ToolSpec,
     Usage,
 )
+from reading.cells import write_code
+from reading.layout import render_result
+from reading.match import ToolIndex
+from reading.past import PastCall, read_past
+from reading.phrases import CHINESE, ENGLISH, Phrases, list_tools, small_talk
+from reading.plan import Ask, Call, Plan, Planner
+from reading.words import first_sentence, has_chinese
 
 _MAX_TEXT = 16_000
 """Characters of a message that are read; the rest of a longer one (a pasted log) is not looked at."""

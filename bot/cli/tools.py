@@ -9,7 +9,6 @@ from pathlib import Path
 
 from adapters.chat import ThreadRef
 from agent_core.context import RunContext, SystemClock
-from agent_core.llm.reading.layout import render_result
 from bot.access import Caller
 from bot.app import build_limits, build_tools, open_storage
 from bot.cli.setup import print_failure, print_json, print_text, set_up
@@ -17,6 +16,7 @@ from bot.commands import BadArguments, describe_usage, parse_pairs, summarise
 from bot.redact import SecretRedactor
 from bot.settings import Settings
 from bot.turn import Turn
+from reading.layout import render_result
 
 MAX_OUTPUT_CHARS = 10_000_000
 """Nobody's context window is at stake here, and JSON must stay whole."""

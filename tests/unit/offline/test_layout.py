@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from agent_core.llm.reading.cells import write_code, write_duration
-from agent_core.llm.reading.layout import MAX_COLUMNS, choose_columns, render_result
-from agent_core.llm.reading.phrases import CHINESE
+from reading.cells import write_code, write_duration
+from reading.layout import MAX_COLUMNS, choose_columns, render_result
+from reading.phrases import CHINESE
 
 ENVELOPE: dict[str, Any] = {
     "ok": True,

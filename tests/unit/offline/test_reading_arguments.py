@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_core.llm.reading.clause import Clause
-from agent_core.llm.reading.sqltext import read_sql
-from agent_core.llm.reading.words import mend_spelling, tokenize
-from agent_core.llm.reading.zones import read_zones
 from agent_core.tools.registry import ToolRegistry
+from reading.clause import Clause
+from reading.sqltext import read_sql
+from reading.words import mend_spelling, tokenize
+from reading.zones import read_zones
 from tests.evals.scoring import NOW
 from tests.evals.toolset import CORE
 from tests.unit.offline.talking import Thread, make_spec

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_core.llm.reading.maths import read_expression
 from agent_core.tools.calculator import calculate
+from reading.maths import read_expression
 
 
 @pytest.mark.parametrize(

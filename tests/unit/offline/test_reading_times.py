@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_core.llm.reading.times import Times, read_times
+from reading.times import Times, read_times
 from tests.evals.scoring import NOW
 
 

@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agent_core.llm.reading.clause import Clause
-from agent_core.llm.reading.freetext import read_free_text
-from agent_core.llm.reading.schema import Slot, read_slots
-from agent_core.llm.reading.slots import Filled, Reading, fill
-from agent_core.llm.reading.vocabulary import STOP_WORDS
-from agent_core.llm.reading.words import Token, first_sentence, has_chinese, tokenize
-from agent_core.llm.types import ToolSpec
+from reading.clause import Clause
+from reading.freetext import read_free_text
+from reading.schema import Slot, read_slots
+from reading.slots import Filled, Reading, fill
+from reading.spec import Spec
+from reading.vocabulary import STOP_WORDS
+from reading.words import Token, first_sentence, has_chinese, tokenize
 
 NAME, EXAMPLE, HEADLINE, ARGUMENT, DETAIL = 1.0, 0.7, 0.6, 0.35, 0.2
 """How much a word counts by where the tool uses it."""
@@ -42,7 +42,7 @@ _UNREAD = 0.6
 class Candidate:
     """A registered tool as the matcher sees it: weights by concept, arguments, words around free text."""
 
-    spec: ToolSpec
+    spec: Spec
     slots: tuple[Slot, ...]
     weights: Mapping[str, float]
     examples: tuple[frozenset[str], ...]
@@ -86,7 +86,7 @@ class ToolIndex:
         tools: the specs, in the order of registration (the first wins a tie).
     """
 
-    def __init__(self, tools: Sequence[ToolSpec]) -> None:
+    def __init__(self, tools: Sequence[Spec]) -> None:
         self.candidates = tuple(_candidate(spec) for spec in tools)
         users: dict[str, int] = {}
         for candidate in self.candidates:
@@ -247,7 +247,7 @@ def _overlap(a: frozenset[str], b: frozenset[str]) -> float:
     return len(a & b) / len(a | b) if a and b else 0.0
 
 
-def _questions(spec: ToolSpec) -> str:
+def _questions(spec: Spec) -> str:
     """Join the example questions, without the values of their arguments (those are no words of the tool)."""
     return " . ".join(_without_values(e.question, e.arguments) for e in spec.examples)
 
@@ -260,7 +260,7 @@ def _without_values(question: str, arguments: Mapping[str, object]) -> str:
     return question
 
 
-def _candidate(spec: ToolSpec) -> Candidate:
+def _candidate(spec: Spec) -> Candidate:
     weights: dict[str, float] = {}
 
     def weigh(text: str, weight: float) -> None:

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agent_core.llm.reading.numbers import parse_number
-from agent_core.llm.reading.schema import Slot
-from agent_core.llm.types import ModelMessage
+from reading.numbers import parse_number
+from reading.schema import Slot
+from reading.spec import PastMessage
 
 _ORDINAL_WORDS = "first second third fourth fifth sixth seventh eighth ninth tenth"
 _ORDINALS = {word: n for n, word in enumerate(_ORDINAL_WORDS.split(), 1)}
@@ -60,7 +60,7 @@ def parse_result(content: str) -> object:
         return content
 
 
-def read_past(messages: Sequence[ModelMessage]) -> list[PastCall]:
+def read_past(messages: Sequence[PastMessage]) -> list[PastCall]:
     """Return the tool calls of a history with their results, oldest first. Calls with broken arguments are left out."""
     results = {m.tool_call_id: m.content for m in messages if m.role == "tool" and m.tool_call_id}
     calls: list[PastCall] = []

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 
-from agent_core.llm.reading.numbers import ENGLISH_NUMBER
-from agent_core.llm.reading.vocabulary import COMPOUNDS, CONCEPTS, PHRASES, STOP_CHINESE, STOP_WORDS
+from reading.numbers import ENGLISH_NUMBER
+from reading.vocabulary import COMPOUNDS, CONCEPTS, PHRASES, STOP_CHINESE, STOP_WORDS
 
 _PIECE = re.compile(r"[a-z]+(?:['’][a-z]+)?|\d+(?:\.\d+)?|[\u4e00-\u9fff]+")
 _HAN = re.compile(r"[\u4e00-\u9fff]")

@@ -6,12 +6,12 @@ import re
 from datetime import datetime
 from functools import cached_property
 
-from agent_core.llm.reading.maths import Expression, read_expression
-from agent_core.llm.reading.sqltext import Code, read_code, read_sql
-from agent_core.llm.reading.times import Times, read_times
-from agent_core.llm.reading.vocabulary import FOLLOW_UP_CHINESE, FOLLOW_UP_ENGLISH
-from agent_core.llm.reading.words import Token, tokenize
-from agent_core.llm.reading.zones import Zone, read_zones
+from reading.maths import Expression, read_expression
+from reading.sqltext import Code, read_code, read_sql
+from reading.times import Times, read_times
+from reading.vocabulary import FOLLOW_UP_CHINESE, FOLLOW_UP_ENGLISH
+from reading.words import Token, tokenize
+from reading.zones import Zone, read_zones
 
 LONGEST_PROSE = 4_000
 """Characters in which words are looked for; a longer message is a pasted text, whose end says nothing more."""

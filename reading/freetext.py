@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from agent_core.llm.reading.clause import Clause
-from agent_core.llm.reading.schema import Slot
-from agent_core.llm.reading.vocabulary import STOP_WORDS
-from agent_core.llm.reading.words import Token
-from agent_core.llm.types import ToolExample
+from reading.clause import Clause
+from reading.schema import Slot
+from reading.spec import Example
+from reading.vocabulary import STOP_WORDS
+from reading.words import Token
 
 _QUOTED = re.compile(r"\"([^\"\n]+)\"|“([^”\n]+)”|「([^」\n]+)」|(?<![A-Za-z])'([^'\n]+)'(?![A-Za-z])|`([^`\n]+)`")
 _PREPOSITIONS = frozenset(("for", "of", "about", "on", "in", "to", "at", "from", "with", "by", "into", "as"))
@@ -21,7 +21,7 @@ _LONG_NAMES = re.compile(r"query|question|text|message|content|body|prompt|task|
 def read_free_text(
     slot: Slot,
     clause: Clause,
-    examples: Sequence[ToolExample],
+    examples: Sequence[Example],
     triggers: set[str],
     taken: Sequence[tuple[int, int]],
 ) -> tuple[int, int] | None:
@@ -86,7 +86,7 @@ def _trim_around(tokens: Sequence[Token], triggers: set[str]) -> tuple[int, int]
     return start, end
 
 
-def _is_short(slot: Slot, examples: Sequence[ToolExample]) -> bool:
+def _is_short(slot: Slot, examples: Sequence[Example]) -> bool:
     if _LONG_NAMES.search(slot.name):
         return False
     shown = [str(e.arguments[slot.name]) for e in examples if slot.name in e.arguments]

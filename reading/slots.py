@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from agent_core.llm.reading.clause import Clause
-from agent_core.llm.reading.numbers import ANY, CHINESE, DIGITS, parse_number
-from agent_core.llm.reading.schema import Slot, Value
-from agent_core.llm.reading.targets import find_unknown_target
-from agent_core.llm.reading.times import blank
-from agent_core.llm.reading.words import concepts_of, stem, tokenize
+from reading.clause import Clause
+from reading.numbers import ANY, CHINESE, DIGITS, parse_number
+from reading.schema import Slot, Value
+from reading.targets import find_unknown_target
+from reading.times import blank
+from reading.words import concepts_of, stem, tokenize
 
 _SORT_CUE = re.compile(
     r"(?:\b(?:by|order|ordered|sort|sorted|rank|ranked|highest|most)\b|按)[^,;，。]{0,24}$", re.I | re.A

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from agent_core.llm.reading.vocabulary import STOP_WORDS
-from agent_core.llm.reading.words import stem
+from reading.vocabulary import STOP_WORDS
+from reading.words import stem
 
 _NAME = r"(?P<name>[A-Za-z][\w-]{1,40})"
 _KIND = r"(?:database|db|target|instance|cluster|server)"

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from agent_core.llm.reading.clause import Clause
-from agent_core.llm.reading.match import ACCEPT, Match, ToolIndex
-from agent_core.llm.reading.past import PastCall, look_up, read_reference, rows_of
-from agent_core.llm.reading.schema import Slot
-from agent_core.llm.reading.slots import Filled, Reading, fill
-from agent_core.llm.reading.vocabulary import REPEAT
-from agent_core.llm.reading.words import mend_spelling
-from agent_core.llm.types import ToolSpec
+from reading.clause import Clause
+from reading.match import ACCEPT, Match, ToolIndex
+from reading.past import PastCall, look_up, read_reference, rows_of
+from reading.schema import Slot
+from reading.slots import Filled, Reading, fill
+from reading.spec import Spec
+from reading.vocabulary import REPEAT
+from reading.words import mend_spelling
 
 _TIME_WORDS = "hour hours minute minutes second seconds yesterday today week weeks last past"
 _TO_COME = "\0"
@@ -40,7 +40,7 @@ class Call:
 class Ask:
     """A tool was found, but something for it is not: required arguments, or a time that cannot be placed."""
 
-    spec: ToolSpec
+    spec: Spec
     missing: tuple[Slot, ...] = ()
     unclear: tuple[str, ...] = ()
     no_rows: bool = False

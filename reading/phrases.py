@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agent_core.llm.reading.words import first_sentence
-from agent_core.llm.types import ToolSpec
+from reading.spec import Spec
+from reading.words import first_sentence
 
 _GREETING = re.compile(
     r"^\W*(?:hi|hello|hey|hiya|howdy|yo|good\s+(?:morning|afternoon|evening|day)|greetings|你好|您好|嗨|哈喽|早上好|下午好|晚上好|早)"
@@ -100,7 +100,7 @@ def small_talk(text: str) -> str | None:
     return None
 
 
-def list_tools(tools: Sequence[ToolSpec], *, chinese: bool) -> str:
+def list_tools(tools: Sequence[Spec], *, chinese: bool) -> str:
     """Render one line a tool: its name, the first sentence of its description, one example in the asker's language."""
     lines = []
     for spec in tools:

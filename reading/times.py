@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from agent_core.llm.reading.numbers import ANY, CHINESE, DIGITS, parse_number, plain
+from reading.numbers import ANY, CHINESE, DIGITS, parse_number, plain
 
 Role = Literal["range", "threshold", "bare"]
 

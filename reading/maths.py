@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agent_core.llm.reading.numbers import (
+from reading.numbers import (
     CHINESE_NUMBER,
     ENGLISH_NUMBER,
     parse_number,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from agent_core.llm.reading.cells import is_code, label, write_instant, write_value
-from agent_core.llm.reading.past import parse_result
+from reading.cells import is_code, label, write_instant, write_value
+from reading.past import parse_result
 
 MAX_COLUMNS = 6
 MAX_ROWS = 20
