@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pydantic import BaseModel
+
 from agent_core.llm.types import ToolChoice
 
 
@@ -20,6 +22,9 @@ class Agent:
         memory_tokens: budget of the history that goes with a request.
         tool_choice: ``auto``, ``none`` or ``required`` (required only for the first request).
         stream: ask the provider to stream, and emit ``TextDelta`` events.
+        model: name of the provider to ask first; empty: the router decides.
+        template: name and version of the prompt template that ``instructions`` come from, for traces.
+        output: the pydantic model that the final answer must fit; None means text. See ``llm.structured``.
     """
 
     name: str = "agent"
@@ -31,3 +36,6 @@ class Agent:
     memory_tokens: int = 8_000
     tool_choice: ToolChoice = "auto"
     stream: bool = True
+    model: str = ""
+    template: str = ""
+    output: type[BaseModel] | None = None

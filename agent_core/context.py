@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Literal, Protocol
 
+from agent_core.llm.types import ModelMessage
 from agent_core.runtime.events import EventSink, ignore_events
 
 
@@ -146,6 +147,74 @@ class Limits:
     cost_usd: float | None = None
 
 
+class Budget:
+    """What a run and everything it started have used so far: workers share their supervisor's.
+
+    Not thread-safe; charged on the event loop only. ``cost_usd`` is None as soon as one price is unknown.
+    """
+
+    __slots__ = ("cost_usd", "requests", "tokens", "tool_calls")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.tool_calls = 0
+        self.tokens = 0
+        self.cost_usd: float | None = 0.0
+
+    def charge(self, *, requests: int = 0, tool_calls: int = 0, tokens: int = 0, cost_usd: float | None = 0.0) -> None:
+        """Add to what was used."""
+        self.requests += requests
+        self.tool_calls += tool_calls
+        self.tokens += tokens
+        self.cost_usd = None if self.cost_usd is None or cost_usd is None else self.cost_usd + cost_usd
+
+
+class OutputStore(Protocol):
+    """Keeps whole tool outputs whose middle was left out of the history, for ``read_output``."""
+
+    async def put(self, thread_id: str, output_id: str, text: str) -> None:
+        """Keep ``text``; the same id again replaces it."""
+        ...
+
+    async def get(self, thread_id: str, output_id: str) -> str | None:
+        """Return the text, or None when this thread has none of that id."""
+        ...
+
+
+class MemoryOutputs:
+    """An output store that lives as long as the process and keeps the newest ``limit`` outputs."""
+
+    def __init__(self, limit: int = 100) -> None:
+        self._limit = limit
+        self._texts: dict[tuple[str, str], str] = {}
+
+    async def put(self, thread_id: str, output_id: str, text: str) -> None:
+        """Keep ``text``."""
+        self._texts[thread_id, output_id] = text
+        while len(self._texts) > self._limit:
+            del self._texts[next(iter(self._texts))]
+
+    async def get(self, thread_id: str, output_id: str) -> str | None:
+        """Return the text, or None."""
+        return self._texts.get((thread_id, output_id))
+
+
+class Steering:
+    """Messages for a run that is under way; it takes them between two steps."""
+
+    def __init__(self) -> None:
+        self._waiting: list[ModelMessage] = []
+
+    def push(self, message: ModelMessage) -> None:
+        """Hand a user message to the run."""
+        self._waiting.append(message)
+
+    def take(self) -> tuple[ModelMessage, ...]:
+        """Remove and return what waits, in order. Called by the loop."""
+        waiting, self._waiting = tuple(self._waiting), []
+        return waiting
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
     """The frozen surroundings of one run, handed to the loop, the executor and every tool.
@@ -157,6 +226,10 @@ class RunContext:
         deadline: instant on ``clock.monotonic()`` after which nothing of the run goes on.
         clock, redactor, journal: the seams above.
         emit: receives the run's events.
+        budget: what was used so far; a worker has its supervisor's.
+        outputs: where whole tool outputs are kept when the history gets a part of them.
+        steering: messages that come while the run works; None when nobody can send any.
+        cache_scope: who may share answers with whom (channel and roles, say); empty: nobody, nothing is cached.
         deps: whatever the program wants its tools and its authorizer to find here (for Hermod: who
             asked, and from where). The engine never looks into it.
         tags: small facts for traces, never secrets.
@@ -170,6 +243,10 @@ class RunContext:
     redactor: Redactor = field(default_factory=NoRedactor)
     journal: Journal = field(default_factory=MemoryJournal)
     emit: EventSink = ignore_events
+    budget: Budget = field(default_factory=Budget)
+    outputs: OutputStore = field(default_factory=MemoryOutputs)
+    steering: Steering | None = None
+    cache_scope: str = ""
     deps: object = None
     tags: Mapping[str, str] = field(default_factory=dict)
 

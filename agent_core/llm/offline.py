@@ -19,6 +19,7 @@ from agent_core.llm.types import (
     ModelMessage,
     ModelRequest,
     ModelResponse,
+    StreamItem,
     TextChunk,
     ToolCall,
     ToolSpec,
@@ -84,7 +85,7 @@ class OfflineProvider:
             plan = Plan(asks=plan.asks + second.asks)
         return _say(_render_answer(turn, since, plan, words))
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[TextChunk | ModelResponse]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamItem]:
         """Yield the answer line by line, then the whole response."""
         response = await self.complete(request)
         for line in response.message.content.splitlines(keepends=True):

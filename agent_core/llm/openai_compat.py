@@ -20,7 +20,7 @@ from agent_core.errors import (
     RateLimited,
 )
 from agent_core.llm.openai_wire import StreamAssembler, WireError, build_request, parse_response
-from agent_core.llm.types import ModelRequest, ModelResponse, TextChunk
+from agent_core.llm.types import ModelRequest, ModelResponse, StreamItem, TextChunk
 
 if TYPE_CHECKING:
     import openai
@@ -84,7 +84,7 @@ class OpenAICompatible:
                 data = await client.post(PATH, cast_to=object, body=body, options={"timeout": timeout_s})
             return parse_response(data, provider=self.name, model=self.model)
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[TextChunk | ModelResponse]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamItem]:
         """Ask and yield text as it comes; the last item is the whole response."""
         from openai import AsyncStream
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Protocol
 
-from agent_core.llm.types import ModelRequest, ModelResponse, TextChunk
+from agent_core.llm.types import ModelRequest, ModelResponse, StreamItem
 
 
 class Provider(Protocol):
@@ -29,7 +29,7 @@ class Provider(Protocol):
         """Ask and wait for the whole answer."""
         ...
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[TextChunk | ModelResponse]:
+    def stream(self, request: ModelRequest) -> AsyncIterator[StreamItem]:
         """Ask and yield text as it comes; the last item is the whole ``ModelResponse``."""
         ...
 

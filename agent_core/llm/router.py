@@ -11,7 +11,7 @@ from contextlib import aclosing
 
 from agent_core.errors import AllProvidersFailed, ConfigError, ProviderError
 from agent_core.llm.provider import Provider
-from agent_core.llm.types import ModelRequest, ModelResponse, TextChunk
+from agent_core.llm.types import ModelRequest, ModelResponse, StreamItem
 
 
 class Router:
@@ -50,7 +50,7 @@ class Router:
                 failures.append(e)
         raise AllProvidersFailed(tuple(failures))
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[TextChunk | ModelResponse]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamItem]:
         """Ask in order, streaming; after the first piece of text there is no second provider."""
         failures: list[ProviderError] = []
         for provider in self._providers:

@@ -6,7 +6,16 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from agent_core.errors import ProviderError
-from agent_core.llm.types import Finish, ModelMessage, ModelRequest, ModelResponse, TextChunk, ToolCall, Usage
+from agent_core.llm.types import (
+    Finish,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    StreamItem,
+    TextChunk,
+    ToolCall,
+    Usage,
+)
 
 Turn = ModelResponse | ProviderError | Callable[[ModelRequest], ModelResponse]
 """One answer: a response, an error to raise, or a function of the request."""
@@ -57,7 +66,7 @@ class ScriptedProvider:
             raise turn
         return turn if isinstance(turn, ModelResponse) else turn(request)
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[TextChunk | ModelResponse]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamItem]:
         """Play the next turn, its text word by word."""
         response = await self.complete(request)
         for n, word in enumerate(response.message.content.split(" ")):

@@ -77,13 +77,14 @@ class Usage:
     input_tokens: int = 0
     output_tokens: int = 0
     cached_input_tokens: int = 0
+    cache_write_tokens: int = 0
     reasoning_tokens: int = 0
     requests: int = 0
     exact: bool = True
 
     @property
     def total_tokens(self) -> int:
-        """Input and output together (cached and reasoning tokens are parts of these)."""
+        """Input and output together (cached, cache-write and reasoning tokens are parts of these)."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
@@ -91,6 +92,7 @@ class Usage:
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             cached_input_tokens=self.cached_input_tokens + other.cached_input_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
             requests=self.requests + other.requests,
             exact=self.exact and other.exact,
@@ -98,11 +100,26 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OutputSchema:
+    """The JSON schema that the final answer must fit, for providers that enforce one themselves.
+
+    ``strict`` asks the provider to guarantee it; only a schema that meets its rules may say so
+    (every property required, no additional ones).
+    """
+
+    name: str
+    schema: Mapping[str, object]
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
     """One call of a model.
 
     ``messages`` has passed the validity check (``agent_core.memory.validity``). ``timeout_s`` bounds
-    the whole call, streaming included. ``max_tokens`` bounds the answer; None leaves it to the provider.
+    the whole call, streaming and retries included. ``max_tokens`` bounds the answer; None leaves it to the provider.
+    ``parallel_tool_calls`` is only sent beside tools; None leaves it to the provider. ``output`` asks for an answer
+    in JSON. ``model`` names the provider to be asked first; empty: the router decides.
     """
 
     messages: tuple[ModelMessage, ...]
@@ -111,17 +128,29 @@ class ModelRequest:
     temperature: float | None = None
     max_tokens: int | None = None
     timeout_s: float = 60.0
+    parallel_tool_calls: bool | None = None
+    output: OutputSchema | None = None
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelResponse:
-    """What a provider answered. ``usage`` is None when it reported none."""
+    """What a provider answered. ``usage`` is None when it reported none.
+
+    ``response_id`` is the vendor's. ``first_chunk_s``: seconds until the first streamed piece, None without streaming.
+    ``attempts``: requests that were sent for this answer, failed ones included; ``failures`` says in one line each what
+    became of those.
+    """
 
     message: ModelMessage
     finish: Finish
     model: str
     provider: str
     usage: Usage | None = None
+    response_id: str = ""
+    first_chunk_s: float | None = None
+    attempts: int = 1
+    failures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,3 +158,14 @@ class TextChunk:
     """A piece of the answer's text, in order, while a provider streams."""
 
     text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamRestarted:
+    """What was streamed so far is void: its provider broke off, and the answer begins anew. ``reason`` says why."""
+
+    reason: str
+
+
+StreamItem = TextChunk | StreamRestarted | ModelResponse
+"""What a stream yields: pieces of text, perhaps a restart, and at its end the whole response."""

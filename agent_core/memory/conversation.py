@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from agent_core.llm.tokens import MESSAGE_OVERHEAD, TokenCounter
 from agent_core.llm.types import ModelMessage
 
 
-class Conversation:
-    """Messages of a thread with their token counts.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What stands for the first ``covers`` messages of a conversation in every later request.
 
-    Nothing is ever changed or removed; what goes into a request is chosen by ``memory.budget``. One run uses a
+    Args:
+        text: the summary, as the model wrote it or a person corrected it.
+        covers: number of messages, counted from the conversation's first, that it stands for.
+        tokens_before, tokens_after: tokens of these messages, and of the summary's message.
+    """
+
+    text: str
+    covers: int
+    tokens_before: int = 0
+    tokens_after: int = 0
+
+
+class Conversation:
+    """Messages of a thread with their token counts, and perhaps a summary of the oldest ones.
+
+    No message is ever changed or removed; what goes into a request is chosen by ``memory.budget``. One run uses a
     conversation at a time.
 
     Args:
@@ -23,6 +40,7 @@ class Conversation:
         self._messages: list[ModelMessage] = []
         self._tokens: list[int] = []
         self._total = 0
+        self.summary: Summary | None = None
 
     @property
     def messages(self) -> list[ModelMessage]:

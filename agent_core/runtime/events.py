@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agent_core.llm.types import ToolCall
+from agent_core.agent import Agent
+from agent_core.llm.types import ModelMessage, ModelRequest, ToolCall
+from agent_core.memory.conversation import Summary
 from agent_core.runtime.state import RunRecord, RunState, Step
 from agent_core.tools.base import ToolResult
 
@@ -24,6 +26,47 @@ class TextDelta:
 
     run_id: str
     text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerRestarted:
+    """Every ``TextDelta`` of this answer so far is void (its provider broke off); it begins anew."""
+
+    run_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelStarted:
+    """A model is about to be asked; a model step's ``StepFinished`` follows. ``request`` is what it is asked."""
+
+    run_id: str
+    request: ModelRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summarized:
+    """The older part of the conversation is now a summary."""
+
+    run_id: str
+    summary: Summary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageInjected:
+    """A message that came while the run worked was taken into it."""
+
+    run_id: str
+    message: ModelMessage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted:
+    """A run begins; the first of its events."""
+
+    run_id: str
+    thread_id: str
+    agent: Agent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +101,19 @@ class RunEnded:
     record: RunRecord
 
 
-RunEvent = StateChanged | TextDelta | ToolStarted | ToolFinished | StepFinished | RunEnded
+RunEvent = (
+    RunStarted
+    | StateChanged
+    | ModelStarted
+    | TextDelta
+    | AnswerRestarted
+    | ToolStarted
+    | ToolFinished
+    | StepFinished
+    | Summarized
+    | MessageInjected
+    | RunEnded
+)
 
 EventSink = Callable[[RunEvent], None]
 """Receives every event of a run, in order, on the event loop. It must not block."""

@@ -20,12 +20,21 @@ from agent_core.context import JournalEntry, RunContext, StepState
 from agent_core.errors import LimitReached, ModelFailed, ProviderError, ReplayMismatch, RunError
 from agent_core.llm.pricing import PriceList
 from agent_core.llm.provider import Provider
-from agent_core.llm.types import Finish, ModelMessage, ModelRequest, ModelResponse, TextChunk, ToolCall, Usage
+from agent_core.llm.types import (
+    Finish,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    StreamRestarted,
+    TextChunk,
+    ToolCall,
+    Usage,
+)
 from agent_core.llm.wire import clean_text, dump_response, escape_halves, load_response
 from agent_core.memory.budget import select_window
 from agent_core.memory.conversation import Conversation
 from agent_core.memory.validity import make_sendable
-from agent_core.runtime.events import RunEnded, StateChanged, StepFinished, TextDelta
+from agent_core.runtime.events import AnswerRestarted, RunEnded, StateChanged, StepFinished, TextDelta
 from agent_core.runtime.guards import (
     RepetitionGuard,
     check_before_model,
@@ -293,10 +302,13 @@ class AgentLoop:
             return await self._provider.complete(request)
         async with aclosing(self._provider.stream(request)) as items:  # type: ignore[type-var]
             async for item in items:
-                if isinstance(item, TextChunk):
-                    work.ctx.emit(TextDelta(run_id=work.ctx.run_id, text=item.text))
-                else:
-                    return item
+                match item:
+                    case TextChunk(text=text):
+                        work.ctx.emit(TextDelta(run_id=work.ctx.run_id, text=text))
+                    case StreamRestarted(reason=reason):
+                        work.ctx.emit(AnswerRestarted(run_id=work.ctx.run_id, reason=reason))
+                    case response:
+                        return response
         raise ProviderError("the provider ended its stream without a response", provider=self._provider.name)
 
     @staticmethod

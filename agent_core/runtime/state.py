@@ -9,6 +9,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Literal
 
+from pydantic import BaseModel
+
 from agent_core.errors import RunError
 from agent_core.llm.types import Usage
 
@@ -60,7 +62,10 @@ class Step:
         usage: tokens of a model step, None for a tool.
         cost_usd: price of a model step; None when no price is known (never 0 for that).
         provider: who answered a model step; empty for a tool.
-        attempts: how often a tool was run for this step (0: refused); 1 for a model.
+        attempts: how often a tool was run for this step (0: refused), or how many requests a model step took.
+        failures: what became of each earlier request of a model step, one line each.
+        first_chunk_s: seconds until a streamed answer began; None for everything else.
+        purpose: why a model was asked: ``answer``, ``summary``, or ``cache`` when none was; empty for a tool.
         replayed: taken from the journal of an earlier process instead of run again.
     """
 
@@ -77,6 +82,9 @@ class Step:
     cost_usd: float | None = None
     provider: str = ""
     attempts: int = 1
+    failures: tuple[str, ...] = ()
+    first_chunk_s: float | None = None
+    purpose: str = ""
     replayed: bool = False
 
 
@@ -87,6 +95,8 @@ class RunRecord:
     Args:
         run_id: its id.
         agent: the agent's name.
+        template: name and version of the agent's prompt template, empty where there is none.
+        output: the validated answer of an agent with an ``output`` model, else None.
         query: what was asked (the user messages of this turn, joined).
         plan: what the model said it would do, in order, if it said so beside its tool calls.
         state: see ``RunState``.
@@ -106,6 +116,8 @@ class RunRecord:
     plan: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
     answer: str = ""
+    template: str = ""
+    output: BaseModel | None = None
     error: RunError | None = None
     usage: Usage = Usage()
     cost_usd: float | None = 0.0

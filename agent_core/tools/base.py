@@ -39,6 +39,8 @@ class Tool:
         effect: see ``Effect``.
         timeout_s: replaces the run's ``tool_timeout_s`` for this tool; None keeps it.
         exclusive: never runs at the same time as another tool of the run.
+        cache_ttl_s: how long an answer that used this tool may be served again; None: never (live data).
+        trusted: its results hold nothing that outsiders wrote, so they need no mark as data.
     """
 
     name: str
@@ -50,6 +52,8 @@ class Tool:
     effect: Effect = Effect.READ
     timeout_s: float | None = None
     exclusive: bool = False
+    cache_ttl_s: float | None = None
+    trusted: bool = False
 
     @property
     def spec(self) -> ToolSpec:
