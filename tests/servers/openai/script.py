@@ -10,8 +10,34 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Json = dict[str, Any]  # wire data
-UsageMode = Literal["full", "null", "missing"]
-Quirk = Literal["stall", "cut", "garbage", "no_done", "late_usage", "reasoning"]
+UsageMode = Literal["full", "null", "missing", "cumulative", "in_last"]
+"""Where the usage of an answer stands: in a chunk of its own at the end (OpenAI's way), as null, nowhere, on every
+chunk as the sum so far (Qwen, DeepSeek), or on the last chunk that has a choice (several proxies)."""
+
+Quirk = Literal[
+    # what breaks an answer, after its chunk ``at``
+    "stall",
+    "cut",
+    "garbage",
+    "error_event",
+    "bare_error",
+    # what the event stream specification allows, and what ends differ in
+    "crlf",
+    "comments",
+    "no_done",
+    # what servers do to the pieces of an answer
+    "reasoning",
+    "empty_choices",
+    "no_index",
+    "some_index",
+    "same_index",
+    "late_id",
+    "null_id",
+]
+RetryForm = Literal["both", "seconds", "date", "ms"]
+"""How a failure says when to try again: ``Retry-After`` in seconds or as an HTTP date (RFC 9110, 10.2.3),
+``retry-after-ms`` (OpenAI's own), or seconds and milliseconds together."""
+
 WORD = re.compile(r"\w+|[^\w\s]")
 
 
@@ -35,11 +61,12 @@ class Request:
     body: Json
     headers: dict[str, str]
     at: float
+    outcome: str = ""  # what became of it: "answered", "refused", "failed 429", "hang", "drop", "cut", ...
 
     def journal_entry(self) -> Json:
         """The request as data for the control port; the key itself is left out."""
         headers = {k: v for k, v in self.headers.items() if k != "authorization"}
-        return {"at": self.at, "headers": headers, "body": self.body}
+        return {"at": self.at, "headers": headers, "body": self.body, "outcome": self.outcome}
 
     @property
     def messages(self) -> list[Json]:
@@ -96,6 +123,9 @@ class Reply:
     usage: UsageMode = "full"
     quirk: Quirk | None = None
     pace: float = 0.0  # seconds between streamed chunks
+    refusal: str | None = None  # the model's own refusal, in the place of a text
+    at: int = 3  # the chunk after which a quirk that breaks the answer does so
+    cached: int = 0  # prompt tokens that the provider's own cache served
 
 
 @dataclass
@@ -106,7 +136,10 @@ class Failure:
     retry_after: float | None = None
     raw: str | None = None  # body sent as it is, e.g. a proxy's HTML page
     hang: bool = False  # never answer
-    drop: bool = False  # cut the connection
+    drop: bool = False  # reset the connection
+    retry_form: RetryForm = "both"
+    content_type: str = "text/html"  # of ``raw``
+    param: str | None = None
 
 
 Answer = Reply | Failure | Callable[[Request], Reply | Failure]
@@ -121,6 +154,10 @@ class Rule:
 
     def text(self, text: str, **kw: Any) -> Rule:
         return self._set(Reply(text, **kw))
+
+    def refuse(self, words: str, **kw: Any) -> Rule:
+        """The model itself refuses (a structured output may end so): ``refusal`` in the place of ``content``."""
+        return self._set(Reply(None, refusal=words, **kw))
 
     def json(self, value: Any, *, fence: bool = False, **kw: Any) -> Rule:
         raw = json.dumps(value)
@@ -143,11 +180,16 @@ class Rule:
         retry_after: float | None = None,
         raw: str | None = None,
         times: int | None = None,
+        retry_form: RetryForm = "both",
+        content_type: str = "text/html",
+        param: str | None = None,
     ) -> Rule:
         code = code or {429: "rate_limit_exceeded", 401: "invalid_api_key", 404: "model_not_found"}.get(
             status, "server_error"
         )
-        self._set(Failure(status, code, message, retry_after, raw))
+        failure = Failure(status, code, message, retry_after, raw)
+        failure.retry_form, failure.content_type, failure.param = retry_form, content_type, param
+        self._set(failure)
         return self.times(times) if times is not None else self
 
     def context_overflow(self, limit: int = 8192) -> Rule:

@@ -8,21 +8,28 @@ import itertools
 import json
 import math
 import re
+import socket
 import struct
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 from aiohttp import web
 
-from tests.servers.openai.protocol import embed, protocol_breach
-from tests.servers.openai.script import Answer, Call, Failure, Json, Reply, Request, Rule, count_tokens, text_of
+from tests.servers.openai.chaos import Chaos
+from tests.servers.openai.protocol import OVERFLOW, count_prompt, embed, find_refusal
+from tests.servers.openai.script import Answer, Call, Failure, Json, Reply, Request, RetryForm, Rule, count_tokens
+from tests.servers.openai.stream import build_chunks, encode_events, finish_of
 
 
 class OpenAIServer:
     """The server.
 
-    ``models`` lists what is served (empty: any name); ``max_context`` refuses longer prompts; ``api_keys``
-    refuses other keys; ``fallback`` answers what no rule matches (None: that is a violation and a 500).
+    ``models`` lists what is served (empty: any name); ``reasoning`` names those that refuse ``max_tokens`` and a
+    temperature; ``max_context`` refuses prompts that ``count`` finds longer; ``api_keys`` refuses other keys;
+    ``fallback`` answers what no rule matches (None: that is a violation and a 500); ``chaos`` makes a share of all
+    requests fail.
     """
 
     def __init__(
@@ -32,11 +39,15 @@ class OpenAIServer:
         port: int = 0,
         models: tuple[str, ...] = ("fake-large", "fake-small"),
         api_keys: tuple[str, ...] = (),
+        reasoning: tuple[str, ...] = (),
         max_context: int | None = None,
+        count: Callable[[str], int] = count_tokens,
         dimensions: int = 256,
+        chaos: Chaos | None = None,
     ) -> None:
         self.host, self.port, self.models, self.api_keys = host, port, models, api_keys
-        self.max_context, self.dimensions = max_context, dimensions
+        self.reasoning, self.chaos = reasoning, chaos
+        self.max_context, self.count, self.dimensions = max_context, count, dimensions
         self.fallback: Answer | None = None
         self.rules: list[Rule] = []
         self.requests: list[Request] = []
@@ -85,11 +96,11 @@ class OpenAIServer:
         """Append rules given as data and return how many there are now.
 
         ``{"on": {...}, "text"|"json"|"tools"|"fail"|"hang"|"drop"|"context_overflow": ..., "times": n, "delay": s}``,
-        and with a text or tools also ``quirk``, ``usage``, ``pace`` and ``finish``.
+        and with a text or tools also ``quirk``, ``at``, ``usage``, ``pace`` and ``finish``.
         """
         for item in script:
             rule = self.on(**item.get("on", {}))
-            how = {k: item[k] for k in ("quirk", "usage", "pace", "finish") if k in item}
+            how = {k: item[k] for k in ("quirk", "at", "usage", "pace", "finish") if k in item}
             if "tools" in item:
                 calls = [(c["name"], c.get("arguments", {})) for c in item["tools"]]
                 rule.tools(*calls, text=item.get("text"), **how)
@@ -152,30 +163,11 @@ class OpenAIServer:
             body = await http.json()
         except ValueError:
             return _error(400, "invalid_json", "We could not parse the JSON body of your request.")
-        request = Request(body, {k.lower(): v for k, v in http.headers.items()}, time.time())
+        request = Request(body, {k.lower(): v for k, v in http.headers.items()}, time.time(), "refused")
         self.requests.append(request)
-        key = http.headers.get("Authorization", "").removeprefix("Bearer ").strip()
-        if self.api_keys and key not in self.api_keys:
-            return _error(401, "invalid_api_key", "Incorrect API key provided.")
-        if self.models and body.get("model") not in self.models:
-            return _error(
-                404,
-                "model_not_found",
-                f"The model `{body.get('model')}` does not exist or you do not have access to it.",
-            )
-        if breach := protocol_breach(body):
-            self.violations.append(breach)
-            return _error(400, None, breach)
-        prompt = sum(count_tokens(text_of(m)) + 4 for m in request.messages) + count_tokens(
-            json.dumps(body.get("tools") or "")
-        )
-        if self.max_context and prompt > self.max_context:
-            return _error(
-                400,
-                "context_length_exceeded",
-                f"This model's maximum context length is {self.max_context} tokens. "
-                f"However, your messages resulted in {prompt} tokens.",
-            )
+        prompt = count_prompt(body, self.count)
+        if (refused := self._refuse(http, request, prompt)) is not None:
+            return refused
         rule = next((r for r in self.rules if r.left > 0 and all(w(request) for w in r.when)), None)
         if rule is None and self.fallback is not None:
             rule = self._fallback_rule()
@@ -186,105 +178,99 @@ class OpenAIServer:
         rule.used += 1
         await asyncio.sleep(rule.delay)
         answer = rule.answer(request) if callable(rule.answer) else rule.answer
+        if self.chaos is not None:
+            answer = self.chaos.apply(request, answer)
         if isinstance(answer, Failure):
+            request.outcome = "hang" if answer.hang else "drop" if answer.drop else f"failed {answer.status}"
             return await self._fail(http, answer)
+        request.outcome = answer.quirk or "answered"
         if unknown := [c.name for c in answer.calls if c.name not in request.tools]:
             self.violations.append(f"script calls tools that were not offered: {unknown}")
-        usage = None
-        if answer.usage != "missing":
-            out = count_tokens(answer.text or "") + sum(count_tokens(c.arguments) + 4 for c in answer.calls)
-            usage = {
-                "prompt_tokens": prompt,
-                "completion_tokens": out,
-                "total_tokens": prompt + out,
-                "prompt_tokens_details": {"cached_tokens": 0},
-                "completion_tokens_details": {"reasoning_tokens": 0},
-            }
-        if answer.usage == "null":
-            usage = None
+        usage = self._usage(answer, prompt)
         head = {
             "id": f"chatcmpl-{next(self._ids)}",
             "created": int(time.time()),
             "model": body["model"],
             "system_fingerprint": "fp_fake",
         }
+        calls = [self._call(c) for c in answer.calls]
         if body.get("stream"):
-            return await self._stream(http, body, head, answer, usage)
-        message: Json = {"role": "assistant", "content": answer.text, "refusal": None}
-        if answer.calls:
-            message["tool_calls"] = [self._call(c) for c in answer.calls]
-        if answer.quirk == "garbage":
-            return web.Response(text='{"id": "chatcmpl-x", "choices": [', content_type="application/json")
+            asked = bool((body.get("stream_options") or {}).get("include_usage"))
+            return await self._stream(http, answer, build_chunks(head, answer, calls, usage, asked=asked))
+        message: Json = {"role": "assistant", "content": answer.text, "refusal": answer.refusal}
+        if calls:
+            message["tool_calls"] = calls
         full: Json = {
             **head,
             "object": "chat.completion",
-            "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(answer)}],
+            "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish_of(answer)}],
         }
         if answer.usage != "missing":
             full["usage"] = usage
-        return web.json_response(full, headers={"x-request-id": f"req_{next(self._ids)}"})
+        return await self._send_whole(http, answer, full)
 
-    async def _stream(
-        self, http: web.Request, body: Json, head: Json, answer: Reply, usage: Json | None
-    ) -> web.StreamResponse:
+    def _refuse(self, http: web.Request, request: Request, prompt: int) -> web.Response | None:
+        """Everything that is refused before any rule is asked; a breach of the protocol is noted as a violation."""
+        body, model = request.body, request.body.get("model")
+        key = http.headers.get("Authorization", "").removeprefix("Bearer ").strip()
+        if self.api_keys and key not in self.api_keys:
+            return _error(401, "invalid_api_key", "Incorrect API key provided.")
+        if self.models and model not in self.models:
+            said = f"The model `{model}` does not exist or you do not have access to it."
+            return _error(404, "model_not_found", said)
+        if refusal := find_refusal(body, reasoning=model in self.reasoning):
+            self.violations.append(refusal.message)
+            return _error(400, refusal.code, refusal.message, param=refusal.param)
+        if self.max_context and prompt > self.max_context:
+            said = OVERFLOW.format(limit=self.max_context, used=prompt)
+            return _error(400, "context_length_exceeded", said, param="messages")
+        return None
+
+    def _usage(self, answer: Reply, prompt: int) -> Json | None:
+        if answer.usage in ("missing", "null"):
+            return None
+        said = (answer.text or "") + (answer.refusal or "")
+        out = self.count(said) + sum(self.count(c.arguments) + 4 for c in answer.calls)
+        return {
+            "prompt_tokens": prompt,
+            "completion_tokens": out,
+            "total_tokens": prompt + out,
+            "prompt_tokens_details": {"cached_tokens": min(answer.cached, prompt)},
+            "completion_tokens_details": {"reasoning_tokens": 0},
+        }
+
+    async def _send_whole(self, http: web.Request, answer: Reply, full: Json) -> web.StreamResponse:
+        headers = {"x-request-id": f"req_{next(self._ids)}"}
+        text = json.dumps(full)
+        match answer.quirk:
+            case "stall":
+                await asyncio.sleep(3600)
+            case "garbage" | "bare_error":
+                return web.Response(text=text[: len(text) // 2], content_type="application/json", headers=headers)
+            case "cut":
+                headers = {**headers, "Content-Length": str(len(text.encode())), "Content-Type": "application/json"}
+                half = web.StreamResponse(headers=headers)
+                await half.prepare(http)
+                await half.write(text.encode()[: len(text) // 2])
+                _abort(http)
+                return half
+            case _:
+                pass
+        return web.Response(text=text, content_type="application/json", headers=headers)
+
+    async def _stream(self, http: web.Request, answer: Reply, chunks: Iterator[Json]) -> web.StreamResponse:
         resp = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
         await resp.prepare(http)
-        wants_usage = bool((body.get("stream_options") or {}).get("include_usage"))
-        n = 0
-        async for delta, finish in self._deltas(answer):
-            chunk: Json = {
-                **head,
-                "object": "chat.completion.chunk",
-                "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}],
-            }
-            if wants_usage:
-                chunk["usage"] = None
-            n += 1
-            if answer.quirk == "garbage" and n == 3:
-                await resp.write(b'data: {"id": "chatcmpl-x", "cho\n\n')
-            await resp.write(f"data: {json.dumps(chunk)}\n\n".encode())
-            if answer.quirk == "stall" and n == 3:
-                await asyncio.sleep(3600)
-            if answer.quirk == "cut" and n == 3 and http.transport is not None:
-                http.transport.abort()
-                return resp
+        for event in encode_events(chunks, answer):
+            await resp.write(event)
             await asyncio.sleep(answer.pace)
-        if wants_usage and answer.usage != "missing":
-            last: Json = {**head, "object": "chat.completion.chunk", "choices": [], "usage": usage}
-            await resp.write(f"data: {json.dumps(last)}\n\n".encode())
-        if answer.quirk != "no_done":
-            await resp.write(b"data: [DONE]\n\n")
+        if answer.quirk == "stall":
+            await asyncio.sleep(3600)
+        if answer.quirk == "cut":
+            _abort(http)
+            return resp
         await resp.write_eof()
         return resp
-
-    async def _deltas(self, answer: Reply) -> AsyncIterator[tuple[Json, str | None]]:
-        """Role first, then words, then each call's id and name followed by fragments of its arguments."""
-        yield {"role": "assistant", "content": None if answer.calls and not answer.text else "", "refusal": None}, None
-        if answer.quirk == "reasoning":
-            yield {"reasoning_content": "thinking it over"}, None
-        for piece in re.findall(r"\s*\S+\s*$|\s*\S+", answer.text or ""):
-            yield {"content": piece}, None
-        made = [self._call(c) for c in answer.calls]
-        for i, call in enumerate(made):
-            yield (
-                {
-                    "tool_calls": [
-                        {
-                            "index": i,
-                            "id": call["id"],
-                            "type": "function",
-                            "function": {"name": call["function"]["name"], "arguments": ""},
-                        }
-                    ]
-                },
-                None,
-            )
-        pieces = [re.findall(r".{1,7}", c["function"]["arguments"], re.S) for c in made]
-        for row in itertools.zip_longest(*pieces):  # parallel calls arrive interleaved
-            for i, piece in enumerate(row):
-                if piece is not None:
-                    yield {"tool_calls": [{"index": i, "function": {"arguments": piece}}]}, None
-        yield {}, _finish(answer)
 
     def _call(self, call: Call) -> Json:
         return {
@@ -296,16 +282,12 @@ class OpenAIServer:
     async def _fail(self, http: web.Request, f: Failure) -> web.StreamResponse:
         if f.hang:
             await asyncio.sleep(3600)
-        if f.drop and http.transport is not None:
-            http.transport.abort()
-        headers = (
-            {}
-            if f.retry_after is None
-            else {"Retry-After": f"{f.retry_after:g}", "retry-after-ms": f"{f.retry_after * 1000:.0f}"}
-        )
+        if f.drop:
+            _abort(http, reset=True)
+        headers = {} if f.retry_after is None else _retry_headers(f.retry_after, f.retry_form)
         if f.raw is not None:
-            return web.Response(status=f.status, text=f.raw, content_type="text/html", headers=headers)
-        return _error(f.status, f.code, f.message, headers)
+            return web.Response(status=f.status, text=f.raw, content_type=f.content_type, headers=headers)
+        return _error(f.status, f.code, f.message, headers, param=f.param)
 
     def _fallback_rule(self) -> Rule:
         rule = Rule([])
@@ -315,10 +297,13 @@ class OpenAIServer:
 
     # ------------------------------------------------------------------ embeddings, models
     async def _embeddings(self, http: web.Request) -> web.Response:
+        """https://platform.openai.com/docs/api-reference/embeddings/create."""
         body = await http.json()
         texts = [body["input"]] if isinstance(body["input"], str) else list(body["input"])
         if not texts or any(t == "" for t in texts):
-            return _error(400, None, "'$.input' is invalid.")
+            return _error(400, None, "'$.input' is invalid. Please check the API reference.")
+        if len(texts) > 2048:
+            return _error(400, None, "'$.input' is invalid: at most 2048 texts.")
         size = int(body.get("dimensions") or self.dimensions)
         data: list[Json] = []
         for i, text in enumerate(texts):
@@ -382,14 +367,36 @@ class OpenAIServer:
         return web.json_response({"result": result})
 
 
-def _finish(answer: Reply) -> str:
-    return answer.finish or ("tool_calls" if answer.calls else "stop")
+def _abort(http: web.Request, *, reset: bool = False) -> None:
+    """Close the connection at once; with a reset (RST) instead of an end where ``reset`` says so."""
+    if http.transport is None:
+        return
+    connection = http.transport.get_extra_info("socket")
+    if reset and connection is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    http.transport.abort()
 
 
-def _error(status: int, code: str | None, message: str, headers: dict[str, str] | None = None) -> web.Response:
+def _retry_headers(wait_s: float, form: RetryForm) -> dict[str, str]:
+    """RFC 9110, 10.2.3 (seconds or a date); ``retry-after-ms`` is OpenAI's."""
+    match form:
+        case "seconds":
+            return {"Retry-After": f"{wait_s:g}"}
+        case "date":
+            return {"Retry-After": format_datetime(datetime.now(UTC) + timedelta(seconds=wait_s), usegmt=True)}
+        case "ms":
+            return {"retry-after-ms": f"{wait_s * 1000:.0f}"}
+        case "both":
+            return {"Retry-After": f"{wait_s:g}", "retry-after-ms": f"{wait_s * 1000:.0f}"}
+
+
+def _error(
+    status: int, code: str | None, message: str, headers: dict[str, str] | None = None, *, param: str | None = None
+) -> web.Response:
+    """https://platform.openai.com/docs/guides/error-codes."""
     kind = {401: "authentication_error", 429: "rate_limit_error"}.get(
         status, "server_error" if status >= 500 else "invalid_request_error"
     )
     return web.json_response(
-        {"error": {"message": message, "type": kind, "param": None, "code": code}}, status=status, headers=headers
+        {"error": {"message": message, "type": kind, "param": param, "code": code}}, status=status, headers=headers
     )
