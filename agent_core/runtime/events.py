@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent_core.agent import Agent
-from agent_core.llm.types import ModelMessage, ModelRequest, ToolCall
+from agent_core.errors import ProviderError
+from agent_core.llm.types import ModelMessage, ModelRequest, ModelResponse, ToolCall
 from agent_core.memory.conversation import Summary
 from agent_core.runtime.state import RunRecord, RunState, Step
 from agent_core.tools.base import ToolResult
@@ -87,10 +88,11 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFinished:
-    """A step was added to the record."""
+    """A step was added to the record; ``outcome`` is what the provider answered, or why nobody did, for a model step."""
 
     run_id: str
     step: Step
+    outcome: ModelResponse | ProviderError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
