@@ -7,6 +7,7 @@ cut off, and validated like any other. Tool arguments are never repaired.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import json
@@ -208,6 +209,9 @@ async def _read_object(text: str) -> dict[str, object]:
 def _repair(text: str) -> object:
     from json_repair import repair_json
 
+    with contextlib.suppress(ValueError):
+        json.loads(text)
+        return None  # whole JSON that was refused for what it says, such as a name that stands twice
     return repair_json(text, return_objects=True, skip_json_loads=True)
 
 
