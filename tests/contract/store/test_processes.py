@@ -158,9 +158,11 @@ async def test_what_was_accepted_before_a_kill_is_there_after_it(url: str) -> No
     assert len(kept) in (last, last + 1)
 
 
-async def test_eight_processes_may_open_a_fresh_database_at_the_same_moment(backend: Backend, tmp_path: Path) -> None:
+async def test_bug_37_eight_processes_may_open_a_fresh_database_at_the_same_moment(
+    backend: Backend, tmp_path: Path
+) -> None:
     urls = []
-    for n in range(6):
+    for n in range(20):
         (tmp_path / str(n)).mkdir()
         urls.append(backend.build_url(tmp_path / str(n)))
     processes = [await _start("open", *urls) for _ in range(8)]

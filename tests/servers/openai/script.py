@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import re
@@ -150,6 +151,7 @@ class Rule:
 
     def __init__(self, when: list[Callable[[Request], bool]]) -> None:
         self.when, self.left, self.used, self.delay = when, math.inf, 0, 0.0
+        self.wait: asyncio.Event | None = None  # answers are held back until it is set
         self.answer: Answer = Reply("ok")
 
     def text(self, text: str, **kw: Any) -> Rule:

@@ -177,6 +177,8 @@ class OpenAIServer:
         rule.left -= 1
         rule.used += 1
         await asyncio.sleep(rule.delay)
+        if rule.wait is not None:
+            await rule.wait.wait()
         answer = rule.answer(request) if callable(rule.answer) else rule.answer
         if self.chaos is not None:
             answer = self.chaos.apply(request, answer)

@@ -22,7 +22,7 @@ def test_known_texts_have_their_known_counts() -> None:
     assert {text: counter.count(text) for text in O200K} == O200K
 
 
-def test_counting_works_with_sockets_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bug_43_counting_works_with_sockets_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: object, **kwargs: object) -> None:
         raise AssertionError("a token count opened a socket")
 
@@ -56,7 +56,7 @@ def test_rank_data_with_a_wrong_checksum_is_not_used(tmp_path: Path, monkeypatch
     assert TiktokenCounter("o200k_base").count("hello world") == 2  # the packaged data serves instead
 
 
-def test_without_any_rank_data_the_counter_says_that_it_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bug_43_without_any_rank_data_the_counter_says_that_it_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_core.llm.tokens.find_spec", lambda name: None)
     monkeypatch.delenv("TIKTOKEN_CACHE_DIR", raising=False)
     with pytest.raises(LookupError, match="TIKTOKEN_CACHE_DIR"):

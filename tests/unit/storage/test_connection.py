@@ -74,7 +74,7 @@ async def test_works_that_wait_together_share_one_transaction(writer: Writer, pa
     assert await writer.run(_values) == list(range(10))
 
 
-async def test_a_failing_statement_undoes_its_own_work_and_nobody_elses(writer: Writer) -> None:
+async def test_bug_37_a_failing_statement_undoes_its_own_work_and_nobody_elses(writer: Writer) -> None:
     def insert_twice(tx: Tx) -> None:
         tx.do("INSERT INTO t (x) VALUES (100)")
         tx.do("INSERT INTO t (x) VALUES (1)")
@@ -98,7 +98,7 @@ async def test_a_failing_statement_undoes_its_own_work_and_nobody_elses(writer: 
     assert await writer.run(_values) == [1, 2]
 
 
-async def test_a_work_that_fails_unexpectedly_leaves_the_next_writer_able_to_work(writer: Writer) -> None:
+async def test_bug_37_a_work_that_fails_unexpectedly_leaves_the_next_writer_able_to_work(writer: Writer) -> None:
     def vanish(tx: Tx) -> None:
         tx.do("INSERT INTO t (x) VALUES (7)")
         raise AttributeError("a defect")
