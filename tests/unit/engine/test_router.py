@@ -1,57 +1,619 @@
-"""One provider after another; nothing is left open behind the one that answered."""
+"""Whom the router asks, how often, how long, and what it makes of failures. Time is turned by hand."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from agent_core.errors import AllProvidersFailed, ConfigError, ProviderUnavailable
-from agent_core.llm.router import Router
+from agent_core.errors import (
+    AllProvidersFailed,
+    ConfigError,
+    ContextOverflow,
+    ProviderError,
+    ProviderRefused,
+    ProviderTimeout,
+    ProviderUnavailable,
+    RateLimited,
+)
+from agent_core.llm.breaker import BreakerPolicy, BreakerState
+from agent_core.llm.retry import RetryPolicy
+from agent_core.llm.router import Route, Router
 from agent_core.llm.scripted import ScriptedProvider, say
-from agent_core.llm.types import ModelRequest, ModelResponse, TextChunk
-from tests.unit.engine.running import Bench
+from agent_core.llm.types import ModelRequest, ModelResponse, StreamItem, StreamRestarted, TextChunk
+from tests.unit.engine.running import HandClock
 
-REQUEST = ModelRequest(messages=())
+Outcome = str | ProviderError | Callable[[], None]
+DOWN = "down"
 
 
-class Streaming(ScriptedProvider):
-    """Says whether its stream was closed."""
+def ask(*, timeout_s: float = 120.0, model: str = "") -> ModelRequest:
+    return ModelRequest(messages=(), timeout_s=timeout_s, model=model)
 
-    def __init__(self, *, breaks: bool = False) -> None:
-        super().__init__([say("one two")])
-        self.breaks = breaks
-        self.open = 0
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[TextChunk | ModelResponse]:
-        self.open += 1
+def down(times: int = 100) -> list[Outcome]:
+    return [ProviderUnavailable("down") for _ in range(times)]
+
+
+class Actor(ScriptedProvider):
+    """Plays outcomes, the last one for ever: a text to answer (streamed by words), an error, or ``hang``.
+
+    ``journal`` is shared between actors: who was asked, in order. ``breaks`` ends each stream after one word.
+    """
+
+    def __init__(self, name: str, *outcomes: Outcome, journal: list[str] | None = None) -> None:
+        super().__init__([])
+        self.name, self.model = name, f"model-{name}"
+        self.outcomes = list(outcomes) or ["ok"]
+        self.journal = [] if journal is None else journal
+        self.breaks: ProviderError | None = None
+        self.open_streams = 0
+        self.gate: asyncio.Event | None = None
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        self.requests.append(request)
+        self.journal.append(self.name)
+        outcome = self.outcomes[min(len(self.requests), len(self.outcomes)) - 1]
+        if self.gate is not None:
+            await self.gate.wait()
+        if isinstance(outcome, ProviderError):
+            raise outcome
+        assert isinstance(outcome, str)
+        return say(outcome)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamItem]:
+        self.open_streams += 1
         try:
-            yield TextChunk(text="one")
-            if self.breaks:
-                raise ProviderUnavailable("broke off", provider="streaming")
-            yield await self.complete(request)
+            response = await self.complete(request)
+            for word in response.message.content.split():
+                yield TextChunk(text=word)
+                if self.breaks is not None:
+                    raise self.breaks
+            yield response
         finally:
-            self.open -= 1
+            self.open_streams -= 1
 
 
-async def test_the_stream_of_the_provider_that_answered_is_closed_before_the_run_goes_on() -> None:
-    provider = Streaming()
-    record = await Bench(Router([provider])).ask("hi")
-    assert (record.answer, provider.open) == ("one two", 0)
+def hanging(name: str) -> Actor:
+    actor = Actor(name)
+    actor.gate = asyncio.Event()
+    return actor
 
 
-async def test_a_failure_before_the_first_text_is_silent_and_one_after_it_is_not() -> None:
-    down = ScriptedProvider([ProviderUnavailable("down", provider="a")])
-    assert [type(item) async for item in Router([down, Streaming()]).stream(REQUEST)] == [TextChunk, ModelResponse]
-    second = ScriptedProvider([say("never")])
-    with pytest.raises(AllProvidersFailed, match="broke off"):
-        _ = [item async for item in Router([Streaming(breaks=True), second]).stream(REQUEST)]
-    assert second.requests == []
+async def collect(router: Router, request: ModelRequest | None = None) -> list[StreamItem]:
+    return [item async for item in router.stream(request or ask())]
 
 
-async def test_every_failure_is_told_when_nobody_answered() -> None:
-    providers = [ScriptedProvider([ProviderUnavailable(f"down {n}", provider=f"p{n}")]) for n in range(2)]
-    with pytest.raises(AllProvidersFailed, match="p0: down 0; p1: down 1"):
-        await Router(providers).complete(REQUEST)
-    with pytest.raises(ConfigError):
+async def answer(router: Router, request: ModelRequest | None = None) -> str:
+    return (await router.complete(request or ask())).message.content
+
+
+async def fail(router: Router, request: ModelRequest | None = None) -> AllProvidersFailed:
+    with pytest.raises(AllProvidersFailed) as caught:
+        await router.complete(request or ask())
+    return caught.value
+
+
+# -- order -------------------------------------------------------------------------------------------
+
+
+async def test_weights_are_the_shares_of_first_attempts_within_two_percent() -> None:
+    journal: list[str] = []
+    weights = {"main": 80, "second": 15, "third": 5}
+    routes = [Route(Actor(name, journal=journal), weight=w) for name, w in weights.items()]
+    router = Router(routes, rng=random.Random(1))
+    for _ in range(10_000):
+        await router.complete(ask())
+    shares = {name: n / 100 for name, n in Counter(journal).items()}
+    assert shares == {name: pytest.approx(w, abs=2.0) for name, w in weights.items()}
+
+
+async def test_the_rest_of_the_draw_is_the_order_of_fallback() -> None:
+    journal: list[str] = []
+    first = Actor("main", ProviderRefused("no"), journal=journal)
+    routes = [
+        Route(first, priority=-1),
+        Route(Actor("b", journal=journal), weight=75),
+        Route(Actor("c", journal=journal), weight=25),
+    ]
+    router = Router(routes, rng=random.Random(2))
+    for _ in range(2_000):
+        await router.complete(ask())
+    assert Counter(journal)["main"] == 2_000
+    assert Counter(journal)["b"] / 20 == pytest.approx(75, abs=3)
+
+
+async def test_priority_comes_before_weight_and_weight_zero_is_only_a_fallback() -> None:
+    journal: list[str] = []
+    routes = [
+        Route(Actor("last", journal=journal), weight=1000, priority=2),
+        Route(Actor("zero", ProviderRefused("no"), journal=journal), weight=0, priority=1),
+        Route(Actor("first", ProviderRefused("no"), journal=journal), weight=0.001, priority=1),
+    ]
+    assert await answer(Router(routes, rng=random.Random(3))) == "ok"
+    assert journal == ["first", "zero", "last"]
+
+
+async def test_bare_providers_are_asked_in_their_order() -> None:
+    for seed in range(20):
+        journal: list[str] = []
+        a, b = Actor("a", ProviderRefused("no"), journal=journal), Actor("b", journal=journal)
+        await answer(Router([a, b], rng=random.Random(seed)))
+        assert journal == ["a", "b"]
+
+
+async def test_the_model_that_a_request_names_is_asked_first_unless_its_breaker_is_open() -> None:
+    clock, journal = HandClock(), list[str]()
+    a = Actor("a", journal=journal)
+    b = Actor("b", "b", RateLimited("later", retry_after_s=600.0), journal=journal)
+    router = Router([a, b], clock=clock)
+    await router.complete(ask(model="b"))
+    await router.complete(ask(model="b"))
+    await router.complete(ask(model="b"))
+    await router.complete(ask(model="nobody"))
+    assert journal == ["b", "b", "a", "a", "a"]
+
+
+async def test_a_route_that_makes_no_sense_is_refused() -> None:
+    with pytest.raises(ConfigError, match="at least one"):
         Router([])
+    for bad in ({"weight": -1.0}, {"weight": float("nan")}, {"timeout_s": 0.0}, {"max_concurrency": 0}):
+        with pytest.raises(ConfigError, match="route to a"):
+            Route(Actor("a"), **bad)
+
+
+# -- one budget for retries and fallbacks --------------------------------------------------------------
+
+
+async def test_a_fallback_is_asked_at_once() -> None:
+    clock = HandClock()
+    router = Router([Actor("a", *down()), Actor("b", "from b")], clock=clock)
+    response = await router.complete(ask())
+    assert (response.message.content, clock.seconds) == ("from b", 0.0)
+    assert (response.attempts, response.failures) == (2, ("a: down",))
+
+
+async def test_only_when_all_failed_it_waits_and_goes_round_again() -> None:
+    clock, journal = HandClock(), list[str]()
+    a = Actor("a", ProviderUnavailable("down"), journal=journal)
+    b = Actor("b", ProviderUnavailable("down"), "better", journal=journal)
+    policy = RetryPolicy(max_attempts=4)
+    response = await Router([a, b], clock=clock, policy=policy).complete(ask())
+    assert (journal, response.attempts, response.message.content) == (["a", "b", "a", "b"], 4, "better")
+    assert 1.0 <= clock.seconds <= 2.0
+
+
+async def test_retries_and_fallbacks_share_one_budget() -> None:
+    clock, journal = HandClock(), list[str]()
+    actors = [Actor(name, *down(), journal=journal) for name in "ab"]
+    error = await fail(Router(actors, clock=clock))
+    assert journal == ["a", "b", "a"]
+    assert [e.provider for e in error.failures] == ["a", "b", "a"]
+
+
+async def test_waits_grow_from_round_to_round() -> None:
+    clock = HandClock()
+    await fail(Router([Actor("a", *down())], clock=clock, policy=RetryPolicy(max_attempts=3), rng=random.Random(4)))
+    assert 3.0 <= clock.seconds <= 6.0
+    assert clock.seconds not in (3.0, 6.0), "no jitter"
+
+
+async def test_what_a_provider_refused_is_not_sent_to_it_again_but_to_the_next_one() -> None:
+    journal: list[str] = []
+    a = Actor("a", ContextOverflow("too long"), journal=journal)
+    b = Actor("b", ProviderRefused("HTTP 401"), journal=journal)
+    error = await fail(Router([a, b], clock=HandClock()))
+    assert journal == ["a", "b"]
+    assert [type(e) for e in error.failures] == [ContextOverflow, ProviderRefused]
+
+
+async def test_with_one_provider_the_error_is_of_the_same_kind_and_tells_every_failure() -> None:
+    a = Actor("a", ProviderUnavailable("one"), RateLimited("two"), ProviderTimeout("three"))
+    error = await fail(Router([a], clock=HandClock()))
+    assert [str(e) for e in error.failures] == ["one", "two", "three"]
+    assert "a: one; a: two; a: three" in str(error)
+
+
+# -- Retry-After ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asked_s", [5.0, 60.0])
+async def test_bug_28_a_short_retry_after_is_waited_for(asked_s: float) -> None:
+    clock = HandClock()
+    a = Actor("a", RateLimited("soon", retry_after_s=asked_s), "ok")
+    assert await answer(Router([a], clock=clock)) == "ok"
+    assert clock.seconds == asked_s
+
+
+async def test_bug_28_a_long_retry_after_falls_back_now_and_opens_the_breaker_for_exactly_that_long() -> None:
+    clock, journal = HandClock(), list[str]()
+    a = Actor("a", RateLimited("later", retry_after_s=600.0), "ok", journal=journal)
+    b = Actor("b", journal=journal)
+    router = Router([a, b], clock=clock)
+    await router.complete(ask())
+    assert (clock.seconds, router.states()[0].state, router.states()[0].wait_s) == (0.0, BreakerState.OPEN, 600.0)
+    for clock.seconds in (1.0, 599.0):
+        await router.complete(ask())
+    clock.seconds = 600.0
+    await router.complete(ask())
+    assert journal == ["a", "b", "b", "b", "a"]
+
+
+async def test_bug_29_the_wait_follows_the_header_and_not_a_fixed_time() -> None:
+    waits = []
+    for asked_s in (3.0, 17.0, 42.0):
+        clock = HandClock()
+        await answer(Router([Actor("a", RateLimited("soon", retry_after_s=asked_s), "ok")], clock=clock))
+        waits.append(clock.seconds)
+    assert waits == [3.0, 17.0, 42.0]
+
+
+async def test_it_waits_for_the_first_that_may_be_asked_again() -> None:
+    clock, journal = HandClock(), list[str]()
+    a = Actor("a", RateLimited("soon", retry_after_s=40.0), "ok", journal=journal)
+    b = Actor("b", RateLimited("soon", retry_after_s=10.0), "ok", journal=journal)
+    await answer(Router([a, b], clock=clock))
+    assert (journal, clock.seconds) == (["a", "b", "b"], 10.0)
+
+
+async def test_a_provider_that_asked_another_request_to_wait_is_waited_for_without_costing_an_attempt() -> None:
+    clock = HandClock()
+    a = Actor("a", RateLimited("soon", retry_after_s=20.0), "ok")
+    router = Router([a], clock=clock, policy=RetryPolicy(max_attempts=1))
+    await fail(router)
+    response = await router.complete(ask())
+    assert (response.attempts, clock.seconds, len(a.requests)) == (1, 20.0, 2)
+
+
+# -- deadlines -------------------------------------------------------------------------------------------
+
+
+async def test_a_wait_that_would_pass_the_deadline_is_not_begun() -> None:
+    clock = HandClock()
+    a = Actor("a", RateLimited("soon", retry_after_s=30.0))
+    error = await fail(Router([a], clock=clock), ask(timeout_s=30.0))
+    assert (clock.seconds, len(a.requests), len(error.failures)) == (0.0, 1, 1)
+
+
+async def test_no_attempt_begins_after_the_deadline() -> None:
+    clock = HandClock()
+
+    class Slow(Actor):
+        async def complete(self, request: ModelRequest) -> ModelResponse:
+            clock.seconds += 10.0
+            return await super().complete(request)
+
+    a, b = Slow("a", *down()), Slow("b", *down())
+    await fail(Router([a, b], clock=clock), ask(timeout_s=10.0))
+    assert (len(a.requests), len(b.requests)) == (1, 0)
+
+
+async def test_an_attempt_is_told_the_nearer_of_its_timeout_and_the_time_that_is_left() -> None:
+    a, b = Actor("a", ProviderRefused("no")), Actor("b")
+    routes = [Route(a, timeout_s=15.0), Route(b, timeout_s=90.0, priority=1)]
+    await answer(Router(routes, clock=HandClock()), ask(timeout_s=40.0))
+    assert (a.requests[0].timeout_s, b.requests[0].timeout_s) == (15.0, 40.0)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_bug_17_the_timeout_of_a_route_ends_a_provider_that_ignores_it_with_an_error_of_its_own(
+    streaming: bool,
+) -> None:
+    a, b = hanging("a"), Actor("b", "from b")
+    router = Router([Route(a, timeout_s=0.02), Route(b, priority=1)])
+    async with asyncio.timeout(5):
+        response = (await collect(router))[-1] if streaming else await router.complete(ask())
+    assert isinstance(response, ModelResponse)
+    assert (response.message.content, response.failures) == ("from b", ("a: no answer within 0.02 s",))
+    state = router.states()[0]
+    assert (state.failures, state.under_way, a.open_streams) == (1, 0, 0)
+
+
+async def test_a_deadline_that_is_nearer_than_the_timeout_is_not_the_providers_fault() -> None:
+    a = hanging("a")
+    router = Router([Route(a, timeout_s=30.0)])
+    async with asyncio.timeout(5):
+        error = await fail(router, ask(timeout_s=0.02))
+    assert [type(e) for e in error.failures] == [ProviderTimeout]
+    assert (router.states()[0].failures, router.states()[0].errors) == (0, 1)
+
+
+# -- breakers --------------------------------------------------------------------------------------------
+
+
+async def test_bug_30_every_provider_that_fails_in_one_request_is_counted() -> None:
+    router = Router([Actor(name, *down()) for name in "abc"], clock=HandClock())
+    for _ in range(3):
+        await fail(router)
+    assert [s.state for s in router.states()] == [BreakerState.OPEN] * 3
+
+
+async def test_an_open_breaker_is_told_and_costs_neither_time_nor_an_attempt() -> None:
+    clock = HandClock()
+    a = Actor("a", *down(3), "back")
+    router = Router([a], clock=clock)
+    await fail(router)
+    clock.seconds = begun = 10.0
+    error = await fail(router)
+    assert (clock.seconds, len(a.requests)) == (begun, 3)
+    assert isinstance(error.failures[0], ProviderUnavailable)
+    assert "breaker open" in str(error)
+    clock.seconds = 70.0
+    assert await answer(router) == "back"
+    assert router.states()[0].state is BreakerState.CLOSED
+
+
+async def test_a_breaker_that_opens_within_a_request_ends_its_retries() -> None:
+    clock, a = HandClock(), Actor("a", *down())
+    router = Router([a], clock=clock, policy=RetryPolicy(max_attempts=10))
+    await fail(router)
+    assert len(a.requests) == 3
+
+
+async def test_bug_32_fifty_waiters_at_half_open_send_one_probe_and_the_others_fall_back() -> None:
+    clock = HandClock()
+    a, b = Actor("a", *down(3), "back"), Actor("b", "from b")
+    router = Router([a, b], clock=clock)
+    for _ in range(3):
+        await router.complete(ask())
+    assert router.states()[0].state is BreakerState.OPEN
+    clock.seconds = 60.0
+    a.gate = asyncio.Event()
+    tasks = [asyncio.create_task(answer(router)) for _ in range(50)]
+    done, pending = await asyncio.wait(tasks, return_when=asyncio.ALL_COMPLETED, timeout=0.2)
+    assert (len(a.requests), [t.result() for t in done], len(pending)) == (4, ["from b"] * 49, 1)
+    a.gate.set()
+    assert await pending.pop() == "back"
+
+
+async def test_bug_32_a_cancelled_probe_frees_its_place_and_counts_nothing() -> None:
+    clock = HandClock()
+    a = Actor("a", *down(3), "back")
+    router = Router([a], clock=clock)
+    await fail(router)
+    clock.seconds = 100.0
+    a.gate = asyncio.Event()
+    for _ in range(5):
+        task = asyncio.create_task(router.complete(ask()))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    state = router.states()[0]
+    assert (state.state, state.failures, state.errors, state.under_way) == (BreakerState.HALF_OPEN, 3, 3, 0)
+    a.gate.set()
+    assert await answer(router) == "back"
+
+
+async def test_states_show_how_each_provider_is_doing() -> None:
+    clock = HandClock()
+    router = Router(
+        [Actor("a", ProviderUnavailable("HTTP 503:\nbusy")), Actor("b")],
+        clock=clock,
+        breaker=BreakerPolicy(failure_threshold=2, recovery_timeout_s=7.0),
+    )
+    await router.complete(ask())
+    await router.complete(ask())
+    clock.seconds = 3.0
+    a, b = router.states()
+    assert (a.name, a.model, a.state, a.failures, a.wait_s) == ("a", "model-a", BreakerState.OPEN, 2, 4.0)
+    assert (a.requests, a.errors, a.under_way, a.last_error) == (2, 2, 0, "a: HTTP 503: busy")
+    assert (b.state, b.requests, b.errors, b.last_error) == (BreakerState.CLOSED, 2, 0, "")
+
+
+# -- free routes and slots -----------------------------------------------------------------------------
+
+
+async def test_a_free_route_answers_when_all_others_failed_and_does_not_count() -> None:
+    journal: list[str] = []
+    offline = Actor("offline", "by rule", journal=journal)
+    a = Actor("a", *down(), journal=journal)
+    router = Router([Route(offline, free=True, priority=-5), Route(a)], clock=HandClock())
+    response = await router.complete(ask())
+    assert (journal, response.message.content) == (["a", "a", "a", "offline"], "by rule")
+    assert await answer(router) == "by rule"
+    assert journal[4:] == ["offline"], "the breaker of the other one is open"
+
+
+async def test_a_free_route_has_no_breaker_and_is_asked_once() -> None:
+    offline = Actor("offline", *down())
+    router = Router([Route(offline, free=True)], clock=HandClock())
+    for _ in range(10):
+        await fail(router)
+    assert len(offline.requests) == 10
+    assert router.states()[0].state is BreakerState.CLOSED
+
+
+async def test_a_free_route_that_the_request_names_is_asked_first() -> None:
+    a = Actor("a")
+    assert await answer(Router([a, Route(Actor("offline", "by rule"), free=True)]), ask(model="offline")) == "by rule"
+    assert a.requests == []
+
+
+async def test_hanging_providers_leave_a_free_route_its_time() -> None:
+    router = Router([hanging("a"), Route(Actor("offline", "by rule"), free=True)])
+    async with asyncio.timeout(5):
+        assert await answer(router, ask(timeout_s=0.2)) == "by rule"
+
+
+async def test_no_more_requests_are_under_way_than_a_route_allows() -> None:
+    a = Actor("a")
+    a.gate = asyncio.Event()
+    router = Router([Route(a, max_concurrency=2)])
+    tasks = [asyncio.create_task(answer(router)) for _ in range(5)]
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert (len(a.requests), router.states()[0].under_way) == (2, 2)
+    a.gate.set()
+    assert await asyncio.gather(*tasks) == ["ok"] * 5
+
+
+async def test_waiting_for_a_slot_ends_with_the_request_and_is_not_the_providers_fault() -> None:
+    a = hanging("a")
+    router = Router([Route(a, max_concurrency=1)])
+    first = asyncio.create_task(answer(router))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        error = await fail(router, ask(timeout_s=0.02))
+    assert "no slot was free" in str(error)
+    assert (router.states()[0].failures, len(a.requests)) == (0, 1)
+    assert a.gate is not None
+    a.gate.set()
+    assert await first == "ok"
+
+
+# -- streams -------------------------------------------------------------------------------------------
+
+
+async def test_bug_33_a_failure_before_the_first_text_is_silent() -> None:
+    items = await collect(Router([Actor("a", *down()), Actor("b", "one two")], clock=HandClock()))
+    assert [i.text for i in items if isinstance(i, TextChunk)] == ["one", "two"]
+    assert [type(i) for i in items] == [TextChunk, TextChunk, ModelResponse]
+    assert items[-1].attempts == 2  # type: ignore[union-attr]
+
+
+async def test_bug_33_a_failure_after_it_restarts_the_answer_and_no_halves_are_glued() -> None:
+    a, b = Actor("a", "never whole"), Actor("b", *down(1), "one two")
+    a.breaks = ProviderUnavailable("broke off")
+    c = Actor("c", "one two")
+    items = await collect(Router([a, b, c], clock=HandClock()))
+    assert items[:4] == [
+        TextChunk(text="never"),
+        StreamRestarted(reason="a: broke off"),
+        TextChunk(text="one"),
+        TextChunk(text="two"),
+    ]
+    last = items[4]
+    assert isinstance(last, ModelResponse)
+    assert (last.message.content, last.attempts, last.failures) == ("one two", 3, ("a: broke off", "b: down"))
+    assert a.open_streams == b.open_streams == c.open_streams == 0
+
+
+async def test_bug_33_without_restarts_a_failure_after_the_first_text_is_raised() -> None:
+    a, b = Actor("a", "never whole"), Actor("b", "one two")
+    a.breaks = ProviderUnavailable("broke off")
+    router = Router([a, b, Route(Actor("offline"), free=True)], restart_streams=False)
+    with pytest.raises(AllProvidersFailed, match="broke off"):
+        await collect(router)
+    assert (b.requests, router.states()[0].failures) == ([], 1)
+
+
+async def test_bug_33_a_stream_without_a_response_at_its_end_is_a_failure_of_its_provider() -> None:
+    class Short(Actor):
+        async def stream(self, request: ModelRequest) -> AsyncIterator[StreamItem]:
+            yield TextChunk(text="never")
+
+    router = Router([Short("a"), Actor("b", "one")], clock=HandClock())
+    kinds = [type(i) for i in await collect(router)]
+    assert kinds == [TextChunk, StreamRestarted, TextChunk, ModelResponse]
+    assert router.states()[0].failures == 1
+
+
+async def test_the_stream_of_the_provider_that_answered_is_closed_before_the_response_is_handed_on() -> None:
+    a = Actor("a", "one two")
+    router = Router([Route(a, max_concurrency=1)])
+    async with aclosing(router.stream(ask())) as items:  # type: ignore[type-var]
+        async for item in items:
+            if isinstance(item, ModelResponse):
+                assert (a.open_streams, router.states()[0].under_way) == (0, 0)
+
+
+async def test_a_stream_that_another_task_closes_leaves_slot_breaker_and_connection_free() -> None:
+    clock = HandClock()
+    a = Actor("a", *down(3), "one two three")
+    router = Router([Route(a, max_concurrency=1, timeout_s=20.0)], clock=clock)
+    await fail(router)
+    clock.seconds = 100.0
+    for _ in range(3):
+        items = router.stream(ask())
+        assert await anext(items) == TextChunk(text="one")
+        assert router.states()[0].under_way == a.open_streams == 1
+        await asyncio.create_task(items.aclose())  # type: ignore[attr-defined]
+        assert router.states()[0].under_way == a.open_streams == 0
+    assert router.states()[0].state is BreakerState.HALF_OPEN, "a stream that was left proves nothing"
+    assert await answer(router) == "one two three"
+
+
+async def test_a_stream_read_by_two_tasks_in_turn_keeps_its_timeout() -> None:
+    class Stalls(Actor):
+        async def stream(self, request: ModelRequest) -> AsyncIterator[StreamItem]:
+            yield TextChunk(text="one")
+            await asyncio.Event().wait()
+
+    items = Router([Route(Stalls("a"), timeout_s=0.05)], policy=RetryPolicy(max_attempts=1)).stream(ask())
+
+    async def read() -> StreamItem:
+        return await anext(items)
+
+    async with asyncio.timeout(5):
+        assert await asyncio.create_task(read()) == TextChunk(text="one")
+        with pytest.raises(AllProvidersFailed, match="no answer within"):
+            await asyncio.create_task(read())
+
+
+# -- whatever happens ------------------------------------------------------------------------------------
+
+FAULTS = st.sampled_from(
+    ["ok", "ok", "down", "refused", "limited", "soon", "later", "timeout"],
+)
+
+
+def play(fault: str) -> Outcome:
+    match fault:
+        case "ok":
+            return "one two"
+        case "refused":
+            return ProviderRefused("400")
+        case "limited":
+            return RateLimited("429")
+        case "soon":
+            return RateLimited("429", retry_after_s=9.0)
+        case "later":
+            return RateLimited("429", retry_after_s=99.0)
+        case "timeout":
+            return ProviderTimeout("slow")
+        case _:
+            return ProviderUnavailable("down")
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    scripts=st.lists(st.lists(FAULTS, min_size=1, max_size=6), min_size=1, max_size=4),
+    seed=st.integers(0, 2**32),
+    budget=st.integers(1, 6),
+    streaming=st.booleans(),
+    timeout_s=st.sampled_from([1.0, 12.0, 120.0]),
+)
+def test_every_call_ends_in_time_within_its_budget_and_leaves_nothing_behind(
+    scripts: list[list[str]], seed: int, budget: int, streaming: bool, timeout_s: float
+) -> None:
+    async def run() -> None:
+        clock, journal = HandClock(), list[str]()
+        actors = [Actor(f"p{n}", *map(play, script), journal=journal) for n, script in enumerate(scripts)]
+        policy = RetryPolicy(max_attempts=budget)
+        router = Router([Route(a) for a in actors], clock=clock, rng=random.Random(seed), policy=policy)
+        for _ in range(8):
+            begun, sent = clock.seconds, len(journal)
+            try:
+                response = (await collect(router, ask(timeout_s=timeout_s)))[-1] if streaming else None
+                response = response or await router.complete(ask(timeout_s=timeout_s))
+                assert isinstance(response, ModelResponse)
+                assert response.attempts == len(journal) - sent
+                told = len(response.failures) + 1
+            except AllProvidersFailed as e:
+                told = len(e.failures)
+            assert told >= max(1, len(journal) - sent), "a failure is not told"
+            assert len(journal) - sent <= budget
+            assert clock.seconds - begun < timeout_s
+            refused = [a.name for a in actors if isinstance(a.outcomes[-1], ProviderRefused) and len(a.outcomes) == 1]
+            assert all(journal[sent:].count(name) <= 1 for name in refused)
+            assert sum(s.under_way for s in router.states()) == 0
+            clock.seconds += 5.0
+
+    asyncio.run(run())
