@@ -84,7 +84,7 @@ class JournalEntry:
     """
 
     key: str
-    kind: Literal["model", "tool"]
+    kind: Literal["model", "tool", "message"]
     name: str
     digest: str
     state: StepState

@@ -94,6 +94,13 @@ class AllProvidersFailed(ProviderError):
         self.failures = failures
 
 
+def is_overflow(error: ProviderError) -> bool:
+    """Tell whether a shorter history could help."""
+    return isinstance(error, ContextOverflow) or (
+        isinstance(error, AllProvidersFailed) and any(isinstance(e, ContextOverflow) for e in error.failures)
+    )
+
+
 # -- for the person who asked: why a run ended early -----------------------------------------------
 
 

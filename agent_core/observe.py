@@ -19,6 +19,7 @@ def trace_as_data(record: RunRecord) -> dict[str, object]:
     return {
         "run_id": record.run_id,
         "agent": record.agent,
+        "template": record.template,
         "state": record.state.value,
         "query": record.query,
         "plan": list(record.plan),
@@ -49,6 +50,10 @@ def step_as_data(step: Step) -> dict[str, object]:
         data["attempts"] = step.attempts
     else:
         data["provider"] = step.provider
+        data["purpose"] = step.purpose
+        data["attempts"] = step.attempts
+        data["failures"] = list(step.failures)
+        data["first_chunk_s"] = None if step.first_chunk_s is None else round(step.first_chunk_s, 6)
     if step.usage is not None:
         data["usage"] = usage_as_data(step.usage, step.cost_usd)
     return data
@@ -76,11 +81,14 @@ def trace_as_text(data: Mapping[str, object]) -> str:
     steps = data["steps"]
     for step in steps if isinstance(steps, list) else []:
         what = f"{step['name']}({step['arguments']})" if step["kind"] == "tool" else step["name"]
+        if step.get("purpose", "answer") not in ("answer", ""):
+            what = f"{what} for {step['purpose']}"
         mark = "ok" if step["ok"] else f"failed: {step['error']}"
         again = " (from the journal)" if step["replayed"] else ""
         lines.append(
             f"  {step['n']:>2}. {step['kind']:<5} {_one_line(what)}  {step['duration_s'] * 1000:.0f} ms  {mark}{again}"
         )
+        lines += [f"      before it: {_one_line(said)}" for said in step.get("failures", ())]
         if step["detail"]:
             lines.append(f"      {_one_line(step['detail'])}")
     if error := data["error"]:

@@ -222,6 +222,11 @@ class Access:
         """Return what sets this caller apart from others of the same thread."""
         return Rights(local=caller.local, speak=self.may_speak(caller) is None)
 
+    def scope_of(self, callers: Iterable[Caller]) -> str:
+        """Name who may be given an answer that was kept for these callers: the same place, with the same rights."""
+        places = {f"{c.platform}:{c.workspace}/{c.channel} {self.rights_of(c)}" for c in callers}
+        return " ".join(sorted(places))
+
 
 @runtime_checkable
 class AskedByOne(Protocol):

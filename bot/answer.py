@@ -12,7 +12,7 @@ from agent_core.llm.wire import dump_message
 from agent_core.memory.conversation import Conversation
 from agent_core.observe import trace_as_data
 from agent_core.runtime.state import RunRecord, RunState
-from bot.storage.base import NewMessage, NewOutboxItem, RunOutcome, UsageRow
+from bot.storage.base import NewMessage, NewOutboxItem, RunOutcome, SummaryRow, UsageRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +25,7 @@ class Answer:
         record: of the run, None where nothing was run.
         messages: join the thread's history.
         author: who is charged for it.
+        summary: replaces the thread's, where the run wrote one.
     """
 
     text: str
@@ -32,9 +33,12 @@ class Answer:
     record: RunRecord | None = None
     messages: tuple[NewMessage, ...] = ()
     author: str = ""
+    summary: SummaryRow | None = None
 
 
-def build_answer(record: RunRecord, *, author: str, messages: tuple[NewMessage, ...]) -> Answer:
+def build_answer(
+    record: RunRecord, *, author: str, messages: tuple[NewMessage, ...], summary: SummaryRow | None = None
+) -> Answer:
     """Turn the end of a run into an answer: what it found, and what ended it early."""
     error = record.error
     if error is None:
@@ -44,7 +48,7 @@ def build_answer(record: RunRecord, *, author: str, messages: tuple[NewMessage, 
     else:
         text = f"I could not answer: {error}. (run {record.run_id})"
     kind = "" if record.state is RunState.FINISHED else "failed" if error is None else error.kind
-    return Answer(text=text, error=kind, record=record, messages=messages, author=author)
+    return Answer(text=text, error=kind, record=record, messages=messages, author=author, summary=summary)
 
 
 def build_messages(conversation: Conversation, known: int, now: datetime) -> tuple[NewMessage, ...]:
@@ -62,6 +66,7 @@ def build_outcome(answer: Answer, thread_key: str, outbox: Sequence[NewOutboxIte
         record="" if record is None else to_json(trace_as_data(record)).decode(),
         ended_at=now,
         messages=answer.messages,
+        summary=answer.summary,
         outbox=tuple(outbox),
         usage=() if record is None else build_usage_rows(record, thread_key, answer.author, now),
     )

@@ -15,8 +15,6 @@ from agent_core.agent import Agent
 from agent_core.context import Clock, Limits, Redactor, RunContext, StepState
 from agent_core.llm.tokens import TokenCounter
 from agent_core.llm.types import ModelMessage
-from agent_core.llm.wire import load_message
-from agent_core.memory.conversation import Conversation
 from agent_core.prompts import PromptTemplate
 from agent_core.runtime.events import EventSink, RunEvent
 from agent_core.runtime.loop import AgentLoop
@@ -24,6 +22,7 @@ from agent_core.runtime.state import RunState
 from bot.access import Access
 from bot.answer import Answer, build_answer, build_messages, build_outcome
 from bot.commands import CommandRunner
+from bot.memory import StoreOutputs, load_memory
 from bot.presenter import Sender, Status, build_reply_rows
 from bot.storage.base import Claim, InboxState, RunRow, Store
 from bot.storage.journal import StoreJournal
@@ -33,9 +32,6 @@ log = structlog.get_logger("hermod.session")
 
 MAX_MESSAGE_CHARS = 16_000
 """A longer message is answered with a request to shorten it: it would push the whole thread out of memory."""
-
-HISTORY_ROWS = 400
-"""Newest rows of a thread that are read; the token budget chooses among them."""
 
 MAX_ATTEMPTS = 5
 """A run that took its process down this often without finishing a step is ended with a visible failure."""
@@ -219,31 +215,25 @@ class Session:
             redactor=self._redactor,
             journal=StoreJournal(self._store, claim, run.run_id, self._clock),
             emit=emit,
+            outputs=StoreOutputs(self._store, self._clock),
+            cache_scope=self._access.scope_of(turn.callers),
             deps=turn,
         )
 
     async def _ask_agent(self, run: RunRow, ctx: RunContext, messages: Sequence[Message]) -> Answer:
-        conversation = await self._remember(ctx.thread_id)
-        known = len(conversation)
-        question = [ModelMessage(role="user", content=m.text, speaker=m.author.name) for m in messages]
+        memory = await load_memory(self._store, ctx.thread_id, await self._counter())
+        question = [ModelMessage(role="user", content=m.text, speaker=m.author.name, at=m.sent_at) for m in messages]
         # the time of the first start, so that a resumed run asks exactly what the first attempt asked
-        instructions = self._prompt.fill(name="Hermod", now=f"{run.started_at:%Y-%m-%d %H:%M} UTC")
-        record = await self._loop.run(replace(self._agent, instructions=instructions), ctx, conversation, question)
+        values = {"name": "Hermod", "now": f"{run.started_at:%Y-%m-%d %H:%M} UTC"}
+        agent = replace(self._agent, instructions=self._prompt.fill(**values), template=self._prompt.label)
+        record = await self._loop.run(agent, ctx, memory.conversation, question)
+        now = self._clock.now()
         return build_answer(
             record,
             author=f"{messages[0].thread.platform}:{messages[0].author.id}",
-            messages=build_messages(conversation, known, self._clock.now()),
+            messages=build_messages(memory.conversation, len(memory.seqs), now),
+            summary=memory.build_summary(ctx.thread_id, now),
         )
-
-    async def _remember(self, thread_key: str) -> Conversation:
-        """Load the thread's newest history; a row that cannot be read is left out, and the thread goes on."""
-        conversation = Conversation(await self._counter())
-        for row in await self._store.load_messages(thread_key, limit=HISTORY_ROWS):
-            try:
-                conversation.append(load_message(row.body), row.tokens)
-            except ValueError as e:
-                log.error("history_row_unreadable", thread=thread_key, seq=row.seq, error=str(e))
-        return conversation
 
     # -- the end -------------------------------------------------------------------------------------
 

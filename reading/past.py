@@ -26,6 +26,10 @@ _REFERENCE = re.compile(
     r"|(?P<zh_it>(?:这|那|上面(?:那|的)?|上一)(?:一)?(?:条|个|句)(?:查询|语句|SQL)?|它)",
     re.IGNORECASE | re.ASCII,
 )
+_MARK = "untrusted_data"
+_TEXT_MARK, _TEXT_END = f"<{_MARK}>", f"</{_MARK}>"
+"""How the engine marks what tools returned (``agent_core.tools.results.mark_untrusted``)."""
+
 _MEASURES = ("duration", "duration_s", "mean_s", "age_s", "wait_s", "max_s", "total_s", "calls", "size_bytes")
 _ALIASES: Mapping[str, tuple[str, ...]] = {"sql": ("sql", "query", "statement"), "code": ("code",)}
 
@@ -53,11 +57,16 @@ class Reference:
 
 
 def parse_result(content: str) -> object:
-    """Parse a tool result; what is not JSON stays text."""
+    """Parse a tool result without its mark as data; what is not JSON stays text."""
+    if content.startswith(_TEXT_MARK) and content.endswith(_TEXT_END):
+        return content[len(_TEXT_MARK) : -len(_TEXT_END)].strip("\n")
     try:
-        return json.loads(content)
+        value = json.loads(content)
     except ValueError:
         return content
+    if isinstance(value, dict) and value.pop(_MARK, False) and set(value) == {"result"}:
+        return value["result"] if isinstance(value["result"], list) else value
+    return value
 
 
 def read_past(messages: Sequence[PastMessage]) -> list[PastCall]:

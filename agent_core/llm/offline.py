@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC
 
 from agent_core.context import Clock, SystemClock
+from agent_core.llm.provider import OFFLINE
 from agent_core.llm.types import (
     Finish,
     ModelMessage,
@@ -58,8 +59,8 @@ class OfflineProvider:
         clock: anchors "this week", "since 9:00" and the like; the machine's time by default.
     """
 
-    name = "offline"
-    model = "offline"
+    name = OFFLINE
+    model = OFFLINE
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()

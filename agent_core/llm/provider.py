@@ -7,6 +7,9 @@ from typing import Protocol
 
 from agent_core.llm.types import ModelRequest, ModelResponse, StreamItem
 
+OFFLINE = "offline"
+"""Name and model of the provider that uses no language model: it cannot summarise, plan or judge."""
+
 
 class Provider(Protocol):
     """A model that can be asked. Implementations are safe to call concurrently.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
@@ -41,13 +42,15 @@ class ToolCall:
 class ModelMessage:
     """One entry of a history.
 
-    ``speaker`` names the author of a user message where several people share a thread.
+    ``speaker`` names the author of a user message where several people share a thread, ``at`` the instant at which
+    it was said (aware; the model is told both).
     ``tool_calls`` only with role assistant; ``tool_call_id`` only with role tool.
     """
 
     role: Role
     content: str = ""
     speaker: str | None = None
+    at: datetime | None = None
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
 

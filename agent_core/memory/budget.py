@@ -28,21 +28,23 @@ def select_window(conversation: Conversation, budget_tokens: int) -> tuple[Model
     The current exchange (the last one) is always there with its question and its newest tool round; where it alone
     is too large, its results are shortened, and then its oldest rounds left out. The newest earlier exchanges are
     whole; the others, as far as they fit, without their tool rounds. Costs as much as the window is long, however
-    long the thread is.
+    long the thread is. Messages that a summary stands for are not there; the summary is the caller's to send.
     """
-    messages, tokens = conversation.messages, conversation.tokens
-    if conversation.total_tokens <= budget_tokens:
-        return tuple(messages)
-    current = _start_of_exchange(messages, len(messages))
-    room = budget_tokens - _cost_of_said(messages, tokens, current, budget_tokens // SAID_SHARE)
+    messages, tokens, first = conversation.messages, conversation.tokens, conversation.covers
+    if conversation.live_tokens <= budget_tokens:
+        return tuple(messages[first:])
+    if conversation.summary is not None:
+        budget_tokens -= conversation.summary.tokens_after
+    current = max(start_of_exchange(messages, len(messages)), first)
+    room = budget_tokens - _cost_of_said(messages, tokens, (first, current), budget_tokens // SAID_SHARE)
     used = sum(tokens[current:])
     newest: Sequence[ModelMessage] = messages[current:]
     if used > room:
         newest, used = _shorten_exchange(newest, tokens[current:], room)
     earlier: list[int] = []
     start, whole = current, True
-    while start > 0:
-        begin = _start_of_exchange(messages, start)
+    while start > first:
+        begin = max(start_of_exchange(messages, start), first)
         kept: Iterable[int] = range(begin, start)
         whole = whole and used + sum(tokens[begin:start]) <= budget_tokens
         if not whole:
@@ -55,7 +57,7 @@ def select_window(conversation: Conversation, budget_tokens: int) -> tuple[Model
     return (*(messages[n] for n in earlier), *newest)
 
 
-def _start_of_exchange(messages: Sequence[ModelMessage], end: int) -> int:
+def start_of_exchange(messages: Sequence[ModelMessage], end: int) -> int:
     """Index of the first user message of the exchange that ends before ``end``; 0 when there is none."""
     position = end - 1
     while position > 0 and messages[position].role != "user":
@@ -70,11 +72,11 @@ def _said(messages: Sequence[ModelMessage], begin: int, end: int) -> list[int]:
     return [n for n in range(begin, end) if messages[n].role != "tool" and not messages[n].tool_calls]
 
 
-def _cost_of_said(messages: Sequence[ModelMessage], tokens: Sequence[int], end: int, most: int) -> int:
-    """Tokens of what was said before ``end``, the newest exchanges first, as far as it is at most ``most``."""
-    total = 0
-    while end > 0:
-        begin = _start_of_exchange(messages, end)
+def _cost_of_said(messages: Sequence[ModelMessage], tokens: Sequence[int], span: tuple[int, int], most: int) -> int:
+    """Tokens of what was said in ``span``, the newest exchanges first, as far as it is at most ``most``."""
+    total, (first, end) = 0, span
+    while end > first:
+        begin = max(start_of_exchange(messages, end), first)
         cost = sum(tokens[n] for n in _said(messages, begin, end))
         if total + cost > most:
             break

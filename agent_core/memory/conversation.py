@@ -40,7 +40,8 @@ class Conversation:
         self._messages: list[ModelMessage] = []
         self._tokens: list[int] = []
         self._total = 0
-        self.summary: Summary | None = None
+        self._summary: Summary | None = None
+        self._covered = 0
 
     @property
     def messages(self) -> list[ModelMessage]:
@@ -56,6 +57,26 @@ class Conversation:
     def total_tokens(self) -> int:
         """Tokens of all messages together."""
         return self._total
+
+    @property
+    def summary(self) -> Summary | None:
+        """What stands for the oldest messages, or None. Replaced whole: by a longer one, a corrected one, or None."""
+        return self._summary
+
+    @summary.setter
+    def summary(self, summary: Summary | None) -> None:
+        self._summary = summary
+        self._covered = 0 if summary is None else sum(self._tokens[: summary.covers])
+
+    @property
+    def covers(self) -> int:
+        """Number of messages that the summary stands for."""
+        return 0 if self._summary is None else self._summary.covers
+
+    @property
+    def live_tokens(self) -> int:
+        """Tokens of what a request would hold without any trimming: the summary and the messages after it."""
+        return self._total - self._covered + (0 if self._summary is None else self._summary.tokens_after)
 
     def count(self, message: ModelMessage) -> int:
         """Tokens that ``message`` takes in a request, its frame included."""

@@ -8,33 +8,36 @@ there.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
 
 from agent_core.agent import Agent
-from agent_core.context import JournalEntry, RunContext, StepState
-from agent_core.errors import LimitReached, ModelFailed, ProviderError, ReplayMismatch, RunError
+from agent_core.context import RunContext
+from agent_core.errors import (
+    LimitReached,
+    ModelFailed,
+    ModelRetry,
+    ProviderError,
+    RunCancelled,
+    RunError,
+    is_overflow,
+)
 from agent_core.llm.pricing import PriceList
 from agent_core.llm.provider import Provider
-from agent_core.llm.types import (
-    Finish,
-    ModelMessage,
-    ModelRequest,
-    ModelResponse,
-    StreamRestarted,
-    TextChunk,
-    ToolCall,
-    Usage,
-)
-from agent_core.llm.wire import clean_text, dump_response, escape_halves, load_response
+from agent_core.llm.structured import OutputContract
+from agent_core.llm.types import Finish, ModelMessage, ModelRequest, ModelResponse, ToolCall
 from agent_core.memory.budget import select_window
 from agent_core.memory.conversation import Conversation
+from agent_core.memory.summarize import Summarizer, summary_message
 from agent_core.memory.validity import make_sendable
-from agent_core.runtime.events import AnswerRestarted, RunEnded, StateChanged, StepFinished, TextDelta
+from agent_core.runtime.ask import Asking, ModelCalls, take_in
+from agent_core.runtime.compact import make_room
+from agent_core.runtime.events import RunEnded, RunStarted, StateChanged, StepFinished
 from agent_core.runtime.guards import (
     RepetitionGuard,
     check_before_model,
@@ -42,38 +45,28 @@ from agent_core.runtime.guards import (
     deadline_of,
     describe_progress,
 )
+from agent_core.runtime.keeping import keep_answer, recall_answer
 from agent_core.runtime.state import RunRecord, RunState, Step
+from agent_core.runtime.work import Work
 from agent_core.tools.base import ToolResult
 from agent_core.tools.executor import ToolExecutor
+from agent_core.tools.results import mark_untrusted
+
+if TYPE_CHECKING:
+    from agent_core.llm.cache.policy import AnswerCache
 
 CUT_OFF = (
     '{"ok":false,"error":{"code":"truncated_call","message":"Your tool call was cut off at the output limit and was '
     'not run. Send it again, shorter."}}'
 )
-OTHER_RUN = (
-    "I was stopped in the middle of this and then started with other settings or as another version, and what I had "
-    "begun does not fit any more; please ask again"
-)
 UNREAD_ARGUMENTS = "not_a_json_object"
 UNREAD_CHARS = 500
 CUT_NOTE = "\n\n(The answer was cut off at the model's output limit.)"
+MAX_FUMBLES = 2
+"""Answers in a row that could not be used, after which a run fails."""
 
-
-@dataclass(slots=True, kw_only=True)
-class _Work:
-    """What the handlers of one run pass on; the record inside is replaced, never changed."""
-
-    agent: Agent
-    ctx: RunContext
-    conversation: Conversation
-    record: RunRecord
-    repetition: RepetitionGuard
-    response: ModelResponse | None = None
-    results: tuple[ToolResult, ...] = ()
-    max_tokens: int | None = None
-    model_calls: int = 0
-    empty_answers: int = 0
-    names: tuple[str, ...] | None = field(default=None)
+LEAST_MEMORY_TOKENS = 500
+"""A history that a model finds too long is halved again and again, but not below this."""
 
 
 class AgentLoop:
@@ -83,13 +76,24 @@ class AgentLoop:
         provider: whom to ask (usually a ``Router``).
         executor: runs the tools.
         prices: for the cost of each call.
+        summarizer: writes summaries of long conversations; None leaves old messages out without one.
+        cache: keeps answers; used by runs with a ``cache_scope``.
     """
 
-    def __init__(self, *, provider: Provider, executor: ToolExecutor, prices: PriceList | None = None) -> None:
-        self._provider = provider
+    def __init__(
+        self,
+        *,
+        provider: Provider,
+        executor: ToolExecutor,
+        prices: PriceList | None = None,
+        summarizer: Summarizer | None = None,
+        cache: AnswerCache | None = None,
+    ) -> None:
+        self._calls = ModelCalls(provider, prices or PriceList())
         self._executor = executor
-        self._prices = prices or PriceList()
-        self._handlers: Mapping[RunState, Callable[[_Work], Awaitable[RunState]]] = MappingProxyType(
+        self._summarizer = summarizer
+        self._cache = cache
+        self._handlers: Mapping[RunState, Callable[[Work], Awaitable[RunState]]] = MappingProxyType(
             {
                 RunState.INIT: self._begin,
                 RunState.THINKING: self._think,
@@ -118,43 +122,55 @@ class AgentLoop:
         Raises:
             asyncio.CancelledError: somebody cancelled the run; the conversation stays sendable.
         """
-        question = [_redacted(m, ctx) for m in question]
+        question = [_received(m, ctx) for m in question]
         record = RunRecord(
             run_id=ctx.run_id,
             agent=agent.name,
+            template=agent.template,
             query="\n".join(m.content for m in question),
             started_at=ctx.clock.now(),
         )
-        work = _Work(
+        work = Work(
             agent=agent,
             ctx=ctx,
             conversation=conversation,
             record=record,
             repetition=RepetitionGuard(ctx.limits.max_same_action),
+            memory_tokens=agent.memory_tokens,
             max_tokens=agent.max_tokens,
         )
+        ctx.emit(RunStarted(run_id=ctx.run_id, thread_id=ctx.thread_id, agent=agent))
         conversation.extend(question)
         try:
-            async with asyncio.timeout(ctx.remaining_s()) as timer:
+            await self._run_states(work)
+        except asyncio.CancelledError:
+            self._end_early(work, RunCancelled("the run was stopped"))
+            raise
+        finally:
+            work.record = replace(work.record, ended_at=ctx.clock.now())
+            ctx.emit(RunEnded(run_id=ctx.run_id, record=work.record))
+        return work.record
+
+    async def _run_states(self, work: Work) -> None:
+        """Go from state to state until a final one; whatever ends a run early is in its record."""
+        try:
+            async with asyncio.timeout(work.ctx.remaining_s()) as timer:
                 while not work.record.state.final:
                     self._move(work, await self._handlers[work.record.state](work))
         except TimeoutError:
             if not timer.expired():
                 raise
-            self._end_early(work, deadline_of(ctx))
+            self._end_early(work, deadline_of(work.ctx))
         except RunError as e:
             self._end_early(work, e)
         except ProviderError as e:
-            self._end_early(work, ModelFailed(ctx.redactor.redact(str(e))))
-        work.record = replace(work.record, ended_at=ctx.clock.now())
-        ctx.emit(RunEnded(run_id=ctx.run_id, record=work.record))
-        return work.record
+            self._end_early(work, ModelFailed(work.ctx.redactor.redact(str(e))))
 
-    def _move(self, work: _Work, state: RunState) -> None:
+    def _move(self, work: Work, state: RunState) -> None:
         work.record = work.record.move(state)
         work.ctx.emit(StateChanged(run_id=work.ctx.run_id, state=state))
 
-    def _end_early(self, work: _Work, error: RunError) -> None:
+    def _end_early(self, work: Work, error: RunError) -> None:
         answer = describe_progress(work.record, error) if isinstance(error, LimitReached) else ""
         if answer:
             work.conversation.append(ModelMessage(role="assistant", content=answer))
@@ -164,34 +180,62 @@ class AgentLoop:
 
     # -- one handler a state -------------------------------------------------------------------------
 
-    async def _begin(self, work: _Work) -> RunState:
+    async def _begin(self, work: Work) -> RunState:
+        """Make room: where the history is over its budget, its older part becomes a summary."""
+        if self._summarizer is not None:
+            await make_room(self._calls, self._summarizer, work)
         return RunState.THINKING
 
-    async def _think(self, work: _Work) -> RunState:
+    async def _think(self, work: Work) -> RunState:
         """Ask the model; go on to its tools, or finish with its text."""
         if limit := check_before_model(work.record, work.agent, work.ctx):
             raise limit
         response = await self._ask(work)
-        message = response.message
-        if message.tool_calls:
+        text = response.message.content
+        if work.agent.output is not None:
+            return await self._read_output(work, work.agent.output, response)
+        if response.message.tool_calls:
             work.response = response
             return RunState.ACTING
         if response.finish is Finish.CONTENT_FILTER:
             raise ModelFailed("the model's content filter refused to answer")
-        if not message.content.strip():
-            work.empty_answers += 1
-            if work.empty_answers > 1:
-                raise ModelFailed("the model answered with nothing, twice")
-            return await self._think(work)
-        work.conversation.append(message)
-        answer = message.content + (CUT_NOTE if response.finish is Finish.LENGTH else "")
-        work.record = replace(work.record, answer=answer)
+        if not text.strip():
+            return await self._think_again(work, "the model answered with nothing, twice")
+        work.conversation.append(response.message)
+        work.record = replace(work.record, answer=text + (CUT_NOTE if response.finish is Finish.LENGTH else ""))
+        if self._cache is not None and response.finish is Finish.STOP:
+            await keep_answer(self._cache, self._executor, work)
         return RunState.FINISHED
 
-    async def _act(self, work: _Work) -> RunState:
+    async def _think_again(self, work: Work, problem: str) -> RunState:
+        work.fumbles += 1
+        if work.fumbles >= MAX_FUMBLES:
+            raise ModelFailed(problem)
+        return await self._think(work)
+
+    async def _read_output(self, work: Work, output: type[BaseModel], response: ModelResponse) -> RunState:
+        """Finish with an answer of the wanted form; a wrong one goes back to the model with what is wrong."""
+        try:
+            value = await OutputContract(output).read(response)
+        except ModelRetry as e:
+            # as text also where it was a call: servers refuse a history in which arguments are no JSON
+            said = response.message.content or " ".join(c.arguments for c in response.message.tool_calls)
+            work.conversation.append(ModelMessage(role="assistant", content=said.strip() or "(nothing)"))
+            work.conversation.append(ModelMessage(role="user", content=str(e)))
+            return await self._think_again(work, f"the model's answer has not the form that was asked for: {e}")
+        if value is None:
+            work.response = response
+            return RunState.ACTING
+        answer = value.model_dump_json()
+        work.conversation.append(ModelMessage(role="assistant", content=answer))
+        work.record = replace(work.record, answer=answer, output=value)
+        return RunState.FINISHED
+
+    async def _act(self, work: Work) -> RunState:
         """Run the tool calls of the response."""
         response = work.response
         assert response is not None
+        work.fumbles = 0
         work.conversation.append(_as_history(response.message, work.ctx))
         calls = response.message.tool_calls
         if response.message.content:
@@ -201,135 +245,77 @@ class AgentLoop:
             work.max_tokens = work.max_tokens and (work.agent.max_tokens or 0) * 2
             work.results = tuple(self._cut_off(call, work) for call in calls)
             return RunState.OBSERVING
-        if limit := work.repetition.check(calls) or check_before_tools(work.record, calls, work.ctx):
+        if limit := work.repetition.check(calls) or check_before_tools(calls, work.ctx):
             raise limit
+        work.ctx.budget.charge(tool_calls=len(calls))
         work.results = await self._executor.run(work.ctx, calls, names=work.agent.tools)
         return RunState.OBSERVING
 
-    async def _observe(self, work: _Work) -> RunState:
+    async def _observe(self, work: Work) -> RunState:
         """Put the results into the history and the record."""
         assert work.response is not None
-        steps: list[Step] = []
-        for call, result in zip(work.response.message.tool_calls, work.results, strict=True):
-            work.conversation.append(ModelMessage(role="tool", content=result.content or "{}", tool_call_id=call.id))
+        calls, steps = work.response.message.tool_calls, list[Step]()
+        for call, result in zip(calls, work.results, strict=True):
+            content = result.content if result.trusted else mark_untrusted(result.content)
+            work.conversation.append(ModelMessage(role="tool", content=content or "{}", tool_call_id=call.id))
             steps.append(self._tool_step(work, call, result, len(work.record.steps) + len(steps) + 1))
         work.record = work.record.add_steps(*steps)
         for step in steps:
             work.ctx.emit(StepFinished(run_id=work.ctx.run_id, step=step))
+        if limit := work.repetition.note(calls, work.results):
+            raise limit
         return RunState.THINKING
 
     # -- the model -----------------------------------------------------------------------------------
 
-    async def _ask(self, work: _Work) -> ModelResponse:
-        """Get the next response, from the journal or from the model, and put the step into the record."""
-        ctx, begun = work.ctx, work.ctx.clock.monotonic()
-        work.model_calls += 1
-        key, request = f"model:{work.model_calls}", self._build_request(work)
-        step = Step(
-            n=len(work.record.steps) + 1,
-            kind="model",
-            name=self._provider.model,
-            provider=self._provider.name,
-            started_at=ctx.clock.now(),
-            duration_s=0.0,
-        )
-        response = await self._recall(ctx, key, request)
-        replayed = response is not None
-        if response is None:
+    async def _ask(self, work: Work) -> ModelResponse:
+        """Ask with as much history as fits; where the model says that it was too much, with half of it, twice."""
+        while True:
+            work.model_calls += 1
+            key = f"model:{work.model_calls}"
+            await take_in(work, key)
+            asking = Asking(
+                key=key,
+                build=lambda: self._build_request(work),
+                stream=work.agent.stream and work.agent.output is None,
+                recall=self._recall(work),
+            )
             try:
-                response = self._receive(await self._request(work, request), work)
+                return await self._calls.ask(work, asking)
             except ProviderError as e:
-                await ctx.journal.finish(key, StepState.FAILED, "")
-                failed = replace(step, ok=False, error=ctx.redactor.redact(str(e)))
-                self._record(work, failed, begun)
-                raise
-            await ctx.journal.finish(key, StepState.DONE, dump_response(response))
-        usage = response.usage or _estimate_usage(request, response, work.conversation)
-        done = replace(
-            step,
-            name=response.model,
-            provider=response.provider,
-            detail=response.message.content,
-            usage=usage,
-            cost_usd=self._prices.cost_usd(response.model, usage, provider=response.provider),
-            replayed=replayed,
-        )
-        self._record(work, done, begun)
-        return response
+                half = work.memory_tokens // 2
+                if not is_overflow(e) or half < max(LEAST_MEMORY_TOKENS, work.agent.memory_tokens // 4):
+                    raise
+                work.memory_tokens = half
 
-    async def _recall(self, ctx: RunContext, key: str, request: ModelRequest) -> ModelResponse | None:
-        """Record the intent of a request, or return what an earlier attempt at the run was answered.
-
-        Raises:
-            ReplayMismatch: that attempt asked something else, or its answer cannot be read.
-        """
-        digest = _digest(request)
-        known = await ctx.journal.begin(
-            JournalEntry(key=key, kind="model", name=self._provider.model, digest=digest, state=StepState.INTENT)
-        )
-        if known is None or known.state is not StepState.DONE:
+    def _recall(self, work: Work) -> Callable[[ModelRequest], Awaitable[ModelResponse | None]] | None:
+        if self._cache is None or work.model_calls > 1 or work.agent.output is not None:
             return None
-        try:
-            if known.digest == digest:
-                return load_response(known.result)
-        except ValueError as e:
-            raise ReplayMismatch(OTHER_RUN) from e
-        raise ReplayMismatch(OTHER_RUN)
+        cache = self._cache
+        return lambda request: recall_answer(cache, self._executor, work, request)
 
-    @staticmethod
-    def _record(work: _Work, step: Step, begun: float) -> None:
-        step = replace(step, duration_s=work.ctx.clock.monotonic() - begun)
-        work.record = work.record.add_steps(step)
-        work.ctx.emit(StepFinished(run_id=work.ctx.run_id, step=step))
-
-    def _build_request(self, work: _Work) -> ModelRequest:
+    def _build_request(self, work: Work) -> ModelRequest:
         agent, ctx = work.agent, work.ctx
-        window = make_sendable(select_window(work.conversation, agent.memory_tokens))
+        window = make_sendable(select_window(work.conversation, work.memory_tokens))
         system = (ModelMessage(role="system", content=agent.instructions),) if agent.instructions else ()
+        summary = () if work.conversation.summary is None else (summary_message(work.conversation.summary),)
         specs = self._executor.specs(ctx, agent.tools)
-        first = work.model_calls == 1
-        return ModelRequest(
-            messages=(*system, *window),
+        first = work.response is None
+        request = ModelRequest(
+            messages=(*system, *summary, *window),
             tools=() if agent.tool_choice == "none" else specs,
             tool_choice=agent.tool_choice if first or agent.tool_choice != "required" else "auto",
             temperature=agent.temperature,
             max_tokens=work.max_tokens,
             timeout_s=max(0.001, ctx.remaining_s()),
+            model=agent.model,
         )
-
-    async def _request(self, work: _Work, request: ModelRequest) -> ModelResponse:
-        if not work.agent.stream:
-            return await self._provider.complete(request)
-        async with aclosing(self._provider.stream(request)) as items:  # type: ignore[type-var]
-            async for item in items:
-                match item:
-                    case TextChunk(text=text):
-                        work.ctx.emit(TextDelta(run_id=work.ctx.run_id, text=text))
-                    case StreamRestarted(reason=reason):
-                        work.ctx.emit(AnswerRestarted(run_id=work.ctx.run_id, reason=reason))
-                    case response:
-                        return response
-        raise ProviderError("the provider ended its stream without a response", provider=self._provider.name)
-
-    @staticmethod
-    def _receive(response: ModelResponse, work: _Work) -> ModelResponse:
-        """Take a response in: without secrets in its text, and with ids of calls that are unique in the thread.
-
-        Providers repeat or omit their ids. Arguments stay as they were written: a redacted call is another call.
-        """
-        message = response.message
-        first = f"{work.ctx.run_id[-12:]}_{work.model_calls}"
-        calls = tuple(
-            ToolCall(id=f"{first}_{i}", name=clean_text(call.name), arguments=escape_halves(call.arguments))
-            for i, call in enumerate(message.tool_calls, 1)
-        )
-        text = work.ctx.redactor.redact(clean_text(message.content))
-        return replace(response, message=replace(message, content=text, tool_calls=calls))
+        return request if agent.output is None else OutputContract(agent.output).prepare(request)
 
     # -- values --------------------------------------------------------------------------------------
 
     @staticmethod
-    def _cut_off(call: ToolCall, work: _Work) -> ToolResult:
+    def _cut_off(call: ToolCall, work: Work) -> ToolResult:
         return ToolResult(
             call_id=call.id,
             name=call.name,
@@ -341,7 +327,7 @@ class AgentLoop:
         )
 
     @staticmethod
-    def _tool_step(work: _Work, call: ToolCall, result: ToolResult, n: int) -> Step:
+    def _tool_step(work: Work, call: ToolCall, result: ToolResult, n: int) -> Step:
         return Step(
             n=n,
             kind="tool",
@@ -357,9 +343,10 @@ class AgentLoop:
         )
 
 
-def _redacted(message: ModelMessage, ctx: RunContext) -> ModelMessage:
+def _received(message: ModelMessage, ctx: RunContext) -> ModelMessage:
+    """Take a question in: without secrets, and with the time at which it was asked."""
     content = ctx.redactor.redact(message.content)
-    return message if content == message.content else replace(message, content=content)
+    return replace(message, content=content, at=message.at or ctx.clock.now())
 
 
 def _as_history(message: ModelMessage, ctx: RunContext) -> ModelMessage:
@@ -378,21 +365,3 @@ def _as_object(arguments: str) -> str:
     except (ValueError, RecursionError):
         pass
     return json.dumps({UNREAD_ARGUMENTS: arguments[:UNREAD_CHARS]})
-
-
-def _digest(request: ModelRequest) -> str:
-    """Name what is asked for by its history; instructions and tools may change between two starts."""
-    hasher = hashlib.blake2b(digest_size=16)
-    for message in request.messages:
-        if message.role != "system":
-            hasher.update(f"{message.role}\0{message.content}\0{len(message.tool_calls)}\0".encode())
-    return hasher.hexdigest()
-
-
-def _estimate_usage(request: ModelRequest, response: ModelResponse, conversation: Conversation) -> Usage:
-    return Usage(
-        input_tokens=sum(conversation.count(m) for m in request.messages),
-        output_tokens=conversation.count(response.message),
-        requests=1,
-        exact=False,
-    )

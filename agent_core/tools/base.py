@@ -79,6 +79,7 @@ class ToolResult:
         attempts: how often the tool was run; 0 when it was not run at all.
         truncated: the content was cut to the output cap.
         replayed: taken from the journal of an earlier process instead of run again.
+        trusted: see ``Tool.trusted``.
     """
 
     call_id: str
@@ -91,3 +92,4 @@ class ToolResult:
     attempts: int = 1
     truncated: bool = False
     replayed: bool = False
+    trusted: bool = False

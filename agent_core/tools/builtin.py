@@ -14,6 +14,7 @@ from agent_core.context import RunContext
 from agent_core.errors import ToolFailed
 from agent_core.llm.types import ToolExample
 from agent_core.tools.calculator import Value, calculate
+from agent_core.tools.outputs import register_read_output
 from agent_core.tools.registry import ToolRegistry
 
 _ZONE_CHARS = 64
@@ -126,13 +127,15 @@ def _near_zones(name: str, known: list[str]) -> list[str]:
 
 
 def register_builtin(registry: ToolRegistry) -> None:
-    """Register ``calculator`` and ``current_time``.
+    """Register ``calculator``, ``current_time`` and ``read_output``.
 
     Raises:
         ConfigError: one of the names is taken.
     """
     registry.register(
         calculator,
+        trusted=True,
+        cache_ttl_s=86_400,
         examples=[
             ToolExample(question="what is 2**10 + math.sqrt(144)?", arguments={"expression": "2**10 + math.sqrt(144)"}),
             ToolExample(question="calculate 17/100 * 2340", arguments={"expression": "17/100 * 2340"}),
@@ -142,6 +145,7 @@ def register_builtin(registry: ToolRegistry) -> None:
     )
     registry.register(
         current_time,
+        trusted=True,
         examples=[
             ToolExample(question="what time is it?", arguments={}),
             ToolExample(question="what time is it in Asia/Shanghai?", arguments={"zone": "Asia/Shanghai"}),
@@ -149,3 +153,4 @@ def register_builtin(registry: ToolRegistry) -> None:
             ToolExample(question="现在几点?", arguments={}),
         ],
     )
+    register_read_output(registry)

@@ -37,6 +37,10 @@ logger = logging.getLogger("agent_core.tools")
 BACKOFF_S = (0.25, 1.0)
 """Waits before the second and the third attempt of a READ tool; there is no fourth."""
 
+READ_OUTPUT = "read_output"
+"""The tool that reads what was left out of a result (``agent_core.tools.builtin``)."""
+
+MAX_KEPT_CHARS = 4_000_000
 _IN_DOUBT = "whether it took effect is unknown"
 _CHECK_FIRST = "do not repeat it; a person has to check"
 _MESSAGE_CHARS = 2_000
@@ -135,6 +139,11 @@ class ToolExecutor:
             results.extend(task.result() for task in tasks)
         return tuple(results)
 
+    def cache_ttl_s(self, name: str) -> float | None:
+        """Seconds for which an answer that used this tool may be served again; None: never."""
+        tool = self._registry.get(name)
+        return None if tool is None else tool.cache_ttl_s
+
     async def run_one(self, ctx: RunContext, call: ToolCall) -> ToolResult:
         """Run a single call, for a slash command or the command line; see ``run``."""
         return await self._answer(ctx, call, None)
@@ -161,7 +170,7 @@ class ToolExecutor:
             admitted = await self._admit(ctx, call, names)
         except Exception as error:  # noqa: BLE001  # the tool executor's place: a failed check is a result
             ended = _explain(ctx, call, error, attempts=0)
-            result = _build_result(ctx, call, ended, started_at, begun)
+            result = await self._build_result(ctx, call, ended, started_at, begun)
             ctx.emit(ToolFinished(run_id=ctx.run_id, result=result))
             return result
         tool = admitted.tool
@@ -183,7 +192,7 @@ class ToolExecutor:
                 return result_known
         ctx.emit(ToolStarted(run_id=ctx.run_id, call=call))
         ended = await _execute(ctx, call, admitted)
-        result = _build_result(ctx, call, ended, started_at, begun)
+        result = await self._build_result(ctx, call, ended, started_at, begun)
         state = StepState.DONE if result.ok else StepState.UNKNOWN if ended.in_doubt else StepState.FAILED
         await ctx.journal.finish(key, state, dump_result(result))
         ctx.emit(ToolFinished(run_id=ctx.run_id, result=result))
@@ -261,9 +270,8 @@ class ToolExecutor:
             why = f": {decision.reason}" if decision.reason else ""
             raise _Refused("denied", f"{tool.name} was refused{who}{why}; nothing was run")
 
-    @staticmethod
     async def _recall(
-        ctx: RunContext, call: ToolCall, admitted: _Admitted, known: JournalEntry, started_at: datetime
+        self, ctx: RunContext, call: ToolCall, admitted: _Admitted, known: JournalEntry, started_at: datetime
     ) -> ToolResult | None:
         """Return what an earlier attempt at the run knows of the call, or None when it has to run again."""
         if known.digest != admitted.digest or known.name != admitted.tool.name:
@@ -281,9 +289,39 @@ class ToolExecutor:
             fix="a person has to check, and to decide whether it is done again",
         )
         ended = _Ended(text=text, code="unknown_outcome", attempts=0)
-        result = _build_result(ctx, call, ended, started_at, ctx.clock.monotonic())
+        result = await self._build_result(ctx, call, ended, started_at, ctx.clock.monotonic())
         await ctx.journal.finish(known.key, StepState.UNKNOWN, dump_result(result))
         return result
+
+    # -- the result ----------------------------------------------------------------------------------
+
+    async def _build_result(
+        self, ctx: RunContext, call: ToolCall, ended: _Ended, started_at: datetime, begun: float
+    ) -> ToolResult:
+        """Make the text fit for the model: without secrets, and capped, with the whole kept for ``read_output``."""
+        tool, limit = self._registry.get(call.name), ctx.limits.tool_output_chars
+        content = ctx.redactor.redact(ended.text)
+        if not content.isascii():  # half a surrogate pair can be neither sent nor stored
+            content = content.encode(errors="replace").decode()
+        truncated = len(content) > limit
+        if truncated:
+            where = ""
+            if self._registry.get(READ_OUTPUT) is not None:
+                await ctx.outputs.put(ctx.thread_id, call.id, content[:MAX_KEPT_CHARS])
+                where = f'; {READ_OUTPUT}(output_id="{call.id}", start=..., end=...) reads them'
+            content, _ = cap_text(content, limit, where=where)
+        return ToolResult(
+            call_id=call.id,
+            name=call.name,
+            ok=ended.code is None,
+            content=content,
+            error_code=ended.code,
+            started_at=started_at,
+            duration_s=ctx.clock.monotonic() - begun,
+            attempts=ended.attempts,
+            truncated=truncated,
+            trusted=tool is not None and tool.trusted and ended.code is None,
+        )
 
 
 # -- running ---------------------------------------------------------------------------------------
@@ -355,20 +393,3 @@ def _explain(ctx: RunContext, call: ToolCall, error: Exception, *, attempts: int
         message, fix = f"{message}; {_IN_DOUBT}", _CHECK_FIRST
     text = render_failure(code, message[:_MESSAGE_CHARS], fix=fix[:_MESSAGE_CHARS], retryable=retryable)
     return _Ended(text=text, code=code, attempts=attempts, in_doubt=in_doubt)
-
-
-def _build_result(ctx: RunContext, call: ToolCall, ended: _Ended, started_at: datetime, begun: float) -> ToolResult:
-    content, truncated = cap_text(ctx.redactor.redact(ended.text), ctx.limits.tool_output_chars)
-    if not content.isascii():  # half a surrogate pair can be neither sent nor stored
-        content = content.encode(errors="replace").decode()
-    return ToolResult(
-        call_id=call.id,
-        name=call.name,
-        ok=ended.code is None,
-        content=content,
-        error_code=ended.code,
-        started_at=started_at,
-        duration_s=ctx.clock.monotonic() - begun,
-        attempts=ended.attempts,
-        truncated=truncated,
-    )

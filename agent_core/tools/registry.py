@@ -6,7 +6,7 @@ import inspect
 import json
 import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import TypeVar, overload
+from typing import TypedDict, TypeVar, Unpack, overload
 
 from pydantic import BaseModel, ValidationError
 
@@ -33,6 +33,26 @@ NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _SPEC_TUPLES = 256
 
 
+class ToolOptions(TypedDict, total=False):
+    """Options of ``ToolRegistry.register``.
+
+    ``name``: default is the function's. ``description``: written for the model; default is the docstring without
+    ``Args:`` and ``Raises:``. ``arguments``: a pydantic model; unknown names are refused in any case. ``examples``:
+    questions with arguments that have to be valid. The others are fields of ``Tool``: say WRITE or EXEC as ``effect``
+    for whatever changes something, and ``trusted`` only where no outsider wrote what comes back.
+    """
+
+    name: str | None
+    description: str | None
+    arguments: type[BaseModel] | None
+    examples: Sequence[ToolExample]
+    effect: Effect
+    timeout_s: float | None
+    exclusive: bool
+    cache_ttl_s: float | None
+    trusted: bool
+
+
 class ToolRegistry:
     """Tools in the order of their registration. Filled at start; reading it is safe from anywhere."""
 
@@ -42,62 +62,20 @@ class ToolRegistry:
         self._tuples: dict[tuple[str, ...], tuple[ToolSpec, ...]] = {}
 
     @overload
-    def register(
-        self,
-        function: F,
-        /,
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        arguments: type[BaseModel] | None = None,
-        examples: Sequence[ToolExample] = (),
-        effect: Effect = Effect.READ,
-        timeout_s: float | None = None,
-        exclusive: bool = False,
-    ) -> F: ...
+    def register(self, function: F, /, **options: Unpack[ToolOptions]) -> F: ...
 
     @overload
-    def register(
-        self,
-        function: None = None,
-        /,
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        arguments: type[BaseModel] | None = None,
-        examples: Sequence[ToolExample] = (),
-        effect: Effect = Effect.READ,
-        timeout_s: float | None = None,
-        exclusive: bool = False,
-    ) -> Callable[[F], F]: ...
+    def register(self, function: None = None, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
 
-    def register(
-        self,
-        function: F | None = None,
-        /,
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        arguments: type[BaseModel] | None = None,
-        examples: Sequence[ToolExample] = (),
-        effect: Effect = Effect.READ,
-        timeout_s: float | None = None,
-        exclusive: bool = False,
-    ) -> F | Callable[[F], F]:
+    def register(self, function: F | None = None, /, **options: Unpack[ToolOptions]) -> F | Callable[[F], F]:
         """Register ``function`` as a tool; without it, return a decorator that does.
 
         A coroutine function is awaited; any other function runs in a thread of its own, so it may block.
 
         Args:
-            function: what runs. With ``arguments`` it takes ``(ctx, args)`` or ``(args)``, else the arguments by
-                name as its signature says (see ``agent_core.tools.schema.build_arguments``).
-            name: default is the function's name.
-            description: written for the model; default is the docstring without ``Args:`` and ``Raises:``.
-            arguments: a pydantic model of the arguments. Unknown names are refused in any case.
-            examples: questions with arguments; they have to be valid.
-            effect: see ``Effect``; say WRITE or EXEC for whatever changes something.
-            timeout_s: seconds, replaces the run's ``tool_timeout_s``.
-            exclusive: never runs beside another tool of the run.
+            function: what runs. With the option ``arguments`` it takes ``(ctx, args)`` or ``(args)``, else the
+                arguments by name as its signature says (see ``agent_core.tools.schema.build_arguments``).
+            options: see ``ToolOptions``.
 
         Returns:
             The function, unchanged, so that it stays callable.
@@ -107,30 +85,26 @@ class ToolRegistry:
                 does not fit, or the timeout is not positive.
         """
         if function is None:
-            return lambda decorated: self.register(
-                decorated,
-                name=name,
-                description=description,
-                arguments=arguments,
-                examples=examples,
-                effect=effect,
-                timeout_s=timeout_s,
-                exclusive=exclusive,
-            )
-        chosen = name if name is not None else getattr(function, "__name__", type(function).__name__)
-        derived, invoke = _derive(function, arguments, chosen)
-        _check_examples(chosen, derived.model, examples)
+            return lambda decorated: self.register(decorated, **options)
+        given = options.get("name")
+        name = given if given is not None else str(getattr(function, "__name__", type(function).__name__))
+        derived, invoke = _derive(function, options.get("arguments"), name)
+        examples = tuple(options.get("examples", ()))
+        _check_examples(name, derived.model, examples)
+        description = options.get("description") or build_description(function) or name.replace("_", " ")
         self.add(
             Tool(
-                name=chosen,
-                description=description or build_description(function) or chosen.replace("_", " "),
+                name=name,
+                description=description,
                 arguments=derived.model,
                 parameters=derived.parameters,
                 invoke=invoke,
-                examples=tuple(examples),
-                effect=effect,
-                timeout_s=timeout_s,
-                exclusive=exclusive,
+                examples=examples,
+                effect=options.get("effect", Effect.READ),
+                timeout_s=options.get("timeout_s"),
+                exclusive=options.get("exclusive", False),
+                cache_ttl_s=options.get("cache_ttl_s"),
+                trusted=options.get("trusted", False),
             )
         )
         return function

@@ -54,27 +54,46 @@ def _member(value: object, name: str) -> object:
     return None
 
 
-def cap_text(text: str, limit: int) -> tuple[str, bool]:
+UNTRUSTED_KEY = "untrusted_data"
+
+
+def mark_untrusted(content: str) -> str:
+    """Mark a tool's result as data for the model, in a way that nothing inside the result can end.
+
+    A JSON object gets the key ``untrusted_data`` first, any other JSON stays inside such an object; text stands
+    between two tags, and what looks like them in the text loses its bracket. The mark stays in the history.
+    """
+    first = content[:1]
+    if first == "{":
+        return f'{{"{UNTRUSTED_KEY}":true{"" if content[1:2] == "}" else ","}{content[1:]}'
+    if first == "[" and content[-1:] == "]":
+        return f'{{"{UNTRUSTED_KEY}":true,"result":{content}}}'
+    text = content.replace(f"<{UNTRUSTED_KEY}", f"({UNTRUSTED_KEY}").replace(f"</{UNTRUSTED_KEY}", f"(/{UNTRUSTED_KEY}")
+    return f"<{UNTRUSTED_KEY}>\n{text}\n</{UNTRUSTED_KEY}>"
+
+
+def cap_text(text: str, limit: int, *, where: str = "") -> tuple[str, bool]:
     """Keep head and tail of ``text``, with a note between them of how many characters were left out.
 
     Args:
         text: the whole output.
         limit: characters, the note included (a limit smaller than the note leaves only the note).
+        where: how to get at what is left out; part of the note.
 
     Returns:
         The text and whether something was left out.
     """
     if len(text) <= limit:
         return text, False
-    note = _note(len(text))  # its longest form, so that the real one fits
+    note = _note(len(text), where)  # its longest form, so that the real one fits
     room = max(0, limit - len(note))
     head = round(room * _HEAD_SHARE)
     tail = room - head
-    return text[:head] + _note(len(text) - room) + text[len(text) - tail :], True
+    return text[:head] + _note(len(text) - room, where) + text[len(text) - tail :], True
 
 
-def _note(count: int) -> str:
-    return f"\n[... {count} characters left out ...]\n"
+def _note(count: int, where: str) -> str:
+    return f"\n[... {count} characters left out{where} ...]\n"
 
 
 def dump_result(result: ToolResult) -> str:
@@ -90,6 +109,7 @@ def dump_result(result: ToolResult) -> str:
             "duration_s": result.duration_s,
             "attempts": result.attempts,
             "truncated": result.truncated,
+            "trusted": result.trusted,
         },
         ensure_ascii=False,
     )
@@ -112,6 +132,7 @@ def load_result(text: str) -> ToolResult:
             "duration_s": float() | int() as duration_s,
             "attempts": int(attempts),
             "truncated": bool(truncated),
+            **rest,
         }:
             return ToolResult(
                 call_id=call_id,
@@ -123,6 +144,7 @@ def load_result(text: str) -> ToolResult:
                 duration_s=duration_s,
                 attempts=attempts,
                 truncated=truncated,
+                trusted=rest.get("trusted") is True,
                 replayed=True,
             )
         case _:

@@ -153,6 +153,22 @@ class StoredMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryRow:
+    """What stands for a thread's messages up to ``through_seq``; an empty ``text`` means that it was forgotten.
+
+    ``author`` is ``model``, or the person who corrected it as ``platform:id``.
+    """
+
+    thread_key: str
+    text: str
+    through_seq: int
+    tokens_before: int
+    tokens_after: int
+    author: str
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UsageRow:
     """What one run used with one model. ``cost_usd`` is None when no price is known."""
 
@@ -173,7 +189,7 @@ class RunOutcome:
     """Everything that the end of a run changes, in one transaction.
 
     ``state`` is ``finished`` or ``error``. The run's inbox items become done, ``messages`` join the history,
-    ``outbox`` waits to be posted, ``usage`` is added.
+    ``outbox`` waits to be posted, ``usage`` is added, ``summary`` replaces the thread's.
     """
 
     state: Literal["finished", "error"]
@@ -183,6 +199,7 @@ class RunOutcome:
     messages: tuple[NewMessage, ...] = ()
     outbox: tuple[NewOutboxItem, ...] = ()
     usage: tuple[UsageRow, ...] = ()
+    summary: SummaryRow | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,8 +381,34 @@ class Store(Protocol):
         ...
 
     # history
-    async def load_messages(self, thread_key: str, *, limit: int | None = None) -> tuple[StoredMessage, ...]:
-        """The thread's history in order; with ``limit`` only its newest rows."""
+    async def load_messages(
+        self, thread_key: str, *, limit: int | None = None, after_seq: int = 0
+    ) -> tuple[StoredMessage, ...]:
+        """The thread's history after ``after_seq``, in order; with ``limit`` only its newest rows."""
+        ...
+
+    async def load_summary(self, thread_key: str) -> SummaryRow | None:
+        """The thread's summary, or None."""
+        ...
+
+    async def save_summary(self, summary: SummaryRow) -> None:
+        """Replace a thread's summary: corrected by a person, or forgotten (an empty text)."""
+        ...
+
+    async def save_output(self, thread_key: str, output_id: str, text: str, now: datetime) -> None:
+        """Keep a whole tool output; the same id again replaces it."""
+        ...
+
+    async def load_output(self, thread_key: str, output_id: str) -> str | None:
+        """A kept output of this thread, or None."""
+        ...
+
+    async def forget_thread(self, thread_key: str) -> None:
+        """Drop what was said and found in a thread: history, summary, outputs, steps, traces, and texts in and out.
+
+        What is open or under way stays until it is answered. The rows that make a redelivery known, numbers (usage),
+        and the audit chain stay, without content.
+        """
         ...
 
     async def list_sessions(self, *, limit: int = 50) -> tuple[SessionRow, ...]:

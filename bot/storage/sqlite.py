@@ -1,8 +1,8 @@
 """The Store on one SQLite file, through aiosqlite.
 
-Every verb is one function handed to the writer (``BEGIN IMMEDIATE``, see ``sqlite_connection``) or to the
-reader. The functions are in ``sqlite_claims``, ``sqlite_runs`` and ``sqlite_ledger``; what the verbs mean is
-said in ``base.Store``. Where that leaves room:
+Every verb is one function handed to the writer (``BEGIN IMMEDIATE``, see ``sqlite_connection``) or to the reader. The
+functions are in ``sqlite_claims``, ``sqlite_runs``, ``sqlite_memory`` and ``sqlite_ledger``; what the verbs mean is said
+in ``base.Store``. Where that leaves room:
 
 * A finished run is refused with ``StoreError`` (not ``Fenced``) by every verb that would change it.
 * A post whose ``next_at`` lies ahead is not due, ``sending`` or not; ``begin_send`` leaves ``next_at`` alone,
@@ -21,6 +21,7 @@ from typing import Literal, cast
 from agent_core.context import JournalEntry, StepState
 from bot.storage import sqlite_claims as claims
 from bot.storage import sqlite_ledger as ledger
+from bot.storage import sqlite_memory as memory
 from bot.storage import sqlite_runs as runs
 from bot.storage.base import (
     Accepted,
@@ -37,6 +38,7 @@ from bot.storage.base import (
     Snapshot,
     StepRow,
     StoredMessage,
+    SummaryRow,
     UsageRow,
 )
 from bot.storage.sqlite_connection import Reader, Tx, Writer
@@ -156,9 +158,34 @@ class SqliteStore:
 
     # history
 
-    async def load_messages(self, thread_key: str, *, limit: int | None = None) -> tuple[StoredMessage, ...]:
+    async def load_messages(
+        self, thread_key: str, *, limit: int | None = None, after_seq: int = 0
+    ) -> tuple[StoredMessage, ...]:
         """Return the thread's history in order."""
-        return await self._reader.run(partial(runs.load_messages, thread_key=thread_key, limit=limit))
+        work = partial(memory.load_messages, thread_key=thread_key, limit=limit, after_seq=after_seq)
+        return await self._reader.run(work)
+
+    async def load_summary(self, thread_key: str) -> SummaryRow | None:
+        """Return the thread's summary."""
+        return await self._reader.run(partial(memory.load_summary, thread_key=thread_key))
+
+    async def save_summary(self, summary: SummaryRow) -> None:
+        """Replace a thread's summary."""
+        await self._writer.run(partial(memory.save_summary, summary=summary))
+
+    async def save_output(self, thread_key: str, output_id: str, text: str, now: datetime) -> None:
+        """Keep a whole tool output."""
+        await self._writer.run(
+            partial(memory.save_output, thread_key=thread_key, output_id=output_id, text=text, now=now)
+        )
+
+    async def load_output(self, thread_key: str, output_id: str) -> str | None:
+        """Return a kept output."""
+        return await self._reader.run(partial(memory.load_output, thread_key=thread_key, output_id=output_id))
+
+    async def forget_thread(self, thread_key: str) -> None:
+        """Drop what was said and found in a thread."""
+        await self._writer.run(partial(memory.forget_thread, thread_key=thread_key))
 
     async def list_sessions(self, *, limit: int = 50) -> tuple[SessionRow, ...]:
         """Return threads, the most recently active first; ``tokens`` are those of the history."""

@@ -16,6 +16,7 @@ from bot.storage.base import (
     Snapshot,
     StepRow,
     StoredMessage,
+    SummaryRow,
     UsageRow,
 )
 
@@ -161,3 +162,9 @@ def parse_usage(row: sqlite3.Row) -> UsageRow:
 def parse_snapshot(row: sqlite3.Row) -> Snapshot:
     """Read a row of ``snapshot``."""
     return Snapshot(target=row["target"], taken_at=parse_micros(row["taken_at"]), payload=row["payload"])
+
+
+def parse_summary(row: sqlite3.Row) -> SummaryRow:
+    """Read a row of ``summary``."""
+    values = {name: row[name] for name in row.keys()}  # noqa: SIM118 - a Row is not a mapping
+    return SummaryRow(**{**values, "updated_at": parse_micros(row["updated_at"])})

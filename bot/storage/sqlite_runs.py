@@ -13,17 +13,16 @@ from bot.storage.base import (
     RunRow,
     SessionRow,
     StepRow,
-    StoredMessage,
     StoreError,
 )
 from bot.storage.sqlite_claims import add_outbox, check_claim
 from bot.storage.sqlite_connection import Tx
 from bot.storage.sqlite_ledger import add_usage
+from bot.storage.sqlite_memory import add_message, save_summary
 from bot.storage.sqlite_rows import (
     LAST_CHARACTER,
     build_micros,
     parse_entry,
-    parse_message,
     parse_micros,
     parse_run,
     parse_step,
@@ -144,17 +143,9 @@ def finish_run(tx: Tx, claim: Claim, run_id: str, outcome: RunOutcome) -> None:
     )
     first = thread["last_message_seq"] - len(outcome.messages) + 1
     for seq, message in enumerate(outcome.messages, start=first):
-        tx.do(
-            "INSERT INTO message (thread_key, seq, run_id, role, body, tokens, created_at)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            key,
-            seq,
-            run_id,
-            message.role,
-            message.body,
-            message.tokens,
-            build_micros(message.created_at),
-        )
+        add_message(tx, key, seq, run_id, message)
+    if outcome.summary is not None:
+        save_summary(tx, outcome.summary)
     for item in outcome.outbox:
         add_outbox(tx, item)
     for usage in outcome.usage:
@@ -190,16 +181,6 @@ def list_runs(tx: Tx, thread_key: str | None, limit: int) -> tuple[RunRow, ...]:
             max(limit, 0),
         )
     return tuple(map(parse_run, rows))
-
-
-def load_messages(tx: Tx, thread_key: str, limit: int | None) -> tuple[StoredMessage, ...]:
-    """Return the newest ``limit`` entries of a history (all with None), oldest first."""
-    rows = tx.all(
-        "SELECT * FROM message WHERE thread_key = ? ORDER BY seq DESC LIMIT ?",
-        thread_key,
-        -1 if limit is None else max(limit, 0),
-    )
-    return tuple(map(parse_message, reversed(rows)))
 
 
 def list_sessions(tx: Tx, limit: int) -> tuple[SessionRow, ...]:

@@ -27,6 +27,7 @@ from agent_core.observe import trace_as_data, trace_as_text
 from agent_core.runtime.events import RunEnded, StateChanged, TextDelta, ToolFinished, ToolStarted
 from agent_core.runtime.state import TRANSITIONS, RunRecord, RunState
 from agent_core.tools.registry import ToolRegistry
+from agent_core.tools.results import mark_untrusted
 from tests.unit.engine.running import Bench, HandClock
 
 
@@ -63,7 +64,7 @@ async def test_tool_results_go_back_to_the_model_in_the_order_of_its_calls() -> 
     )
     record = await bench.ask("sums?")
     sent = bench.script.requests[1].messages
-    assert [m.content for m in sent if m.role == "tool"] == ["3", "7"]
+    assert [m.content for m in sent if m.role == "tool"] == [mark_untrusted("3"), mark_untrusted("7")]
     assert record.plan == ("I add",)
     assert [(s.kind, s.name) for s in record.steps] == [
         ("model", "scripted"),

@@ -15,8 +15,8 @@ from bot.storage.migrate import load_migrations, migrate, split_statements
 
 NEWEST = load_migrations()[-1][0]
 TABLES = {
-    "approval", "audit", "inbox", "message", "outbox", "run", "schedule", "schedule_run", "schema_version", "snapshot",
-    "step", "thread", "usage",
+    "approval", "audit", "inbox", "message", "outbox", "output", "run", "schedule", "schedule_run", "schema_version",
+    "snapshot", "step", "summary", "thread", "usage",
 }  # fmt: skip
 
 
@@ -121,3 +121,17 @@ def test_statements_are_split_where_they_end(sql: str, statements: tuple[str, ..
 def test_a_statement_without_an_end_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="no end"):
         split_statements("SELECT 1;\nSELECT 2\n")
+
+
+def test_a_file_of_the_first_schema_keeps_its_steps(connection: sqlite3.Connection, path: Path) -> None:
+    connection.execute("CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL) STRICT")
+    for statement in split_statements(load_migrations()[0][1]):
+        connection.execute(statement)
+    connection.execute("INSERT INTO schema_version VALUES (1, 0)")
+    connection.execute("INSERT INTO thread (thread_key, last_at) VALUES ('t', 0)")
+    connection.execute("INSERT INTO run VALUES ('r', 't', 'ops', 'finished', 1, 0, 1, '', '')")
+    connection.execute("INSERT INTO step VALUES ('r', 1, 'model:1', 'model', 'm', 'd', 'read', 'done', 'said', 0, 1)")
+    assert migrate(connection, path, patience_s=1) == NEWEST
+    assert connection.execute("SELECT key, kind, result FROM step").fetchall() == [("model:1", "model", "said")]
+    with pytest.raises(sqlite3.IntegrityError):
+        connection.execute("INSERT INTO step VALUES ('r', 2, 'x', 'dream', 'm', 'd', 'read', 'done', '', 0, 1)")

@@ -226,4 +226,5 @@ def test_the_stored_form_is_known() -> None:
         "duration_s": 0.0,
         "attempts": 1,
         "truncated": False,
+        "trusted": False,
     }

@@ -1,0 +1,234 @@
+"""One model call of a run: through the journal, within the budget, and into the record and the events."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from agent_core.context import JournalEntry, RunContext, StepState
+from agent_core.errors import ProviderError, ReplayMismatch
+from agent_core.llm.pricing import PriceList
+from agent_core.llm.provider import Provider
+from agent_core.llm.types import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    StreamRestarted,
+    TextChunk,
+    ToolCall,
+    Usage,
+)
+from agent_core.llm.wire import clean_text, dump_message, dump_response, escape_halves, load_message, load_response
+from agent_core.memory.conversation import Conversation
+from agent_core.runtime.events import AnswerRestarted, MessageInjected, ModelStarted, StepFinished, TextDelta
+from agent_core.runtime.state import Step
+from agent_core.runtime.work import Work
+
+OTHER_RUN = (
+    "I was stopped in the middle of this and then started with other settings or as another version, and what I had "
+    "begun does not fit any more; please ask again"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """One call to be made.
+
+    Args:
+        key: names the call inside its run, for the journal.
+        build: builds the request; called again when messages were taken in meanwhile.
+        purpose: see ``Step.purpose``.
+        stream: emit ``TextDelta`` events.
+        recall: looks for a kept answer before the provider is asked, or None.
+    """
+
+    key: str
+    build: Callable[[], ModelRequest]
+    purpose: str = "answer"
+    stream: bool = False
+    recall: Callable[[ModelRequest], Awaitable[ModelResponse | None]] | None = None
+
+
+class ModelCalls:
+    """Asks a provider on behalf of runs.
+
+    Args:
+        provider: whom to ask.
+        prices: for the cost of each call.
+    """
+
+    def __init__(self, provider: Provider, prices: PriceList) -> None:
+        self.provider = provider
+        self._prices = prices
+
+    async def ask(self, work: Work, asking: Asking) -> ModelResponse:
+        """Get the response, from the journal, from the answers that are kept, or from the model; record the step.
+
+        Raises:
+            ProviderError: nobody answered; the failed step is recorded.
+            ReplayMismatch: an earlier attempt at the run asked something else.
+        """
+        ctx = work.ctx
+        request, known = await self._begin(work, asking)
+        ctx.emit(ModelStarted(run_id=ctx.run_id, request=request))
+        begun = ctx.clock.monotonic()
+        step = Step(
+            n=len(work.record.steps) + 1,
+            kind="model",
+            name=self.provider.model,
+            provider=self.provider.name,
+            purpose=asking.purpose,
+            started_at=ctx.clock.now(),
+            duration_s=0.0,
+            replayed=known is not None,
+        )
+        try:
+            response = known or await self._obtain(ctx, asking, request)
+        except ProviderError as e:
+            await ctx.journal.finish(asking.key, StepState.FAILED, "")
+            _record(work, replace(step, ok=False, error=ctx.redactor.redact(str(e))), begun)
+            raise
+        usage = response.usage or _estimate_usage(request, response, work.conversation)
+        cost = self._prices.cost_usd(response.model, usage, provider=response.provider) if response.attempts else 0.0
+        ctx.budget.charge(tokens=usage.total_tokens, cost_usd=cost)
+        done = replace(
+            step,
+            name=response.model,
+            provider=response.provider,
+            purpose=asking.purpose if response.attempts else "cache",
+            detail=response.message.content,
+            usage=usage,
+            cost_usd=cost,
+            attempts=response.attempts,
+            failures=tuple(ctx.redactor.redact(f) for f in response.failures),
+            first_chunk_s=response.first_chunk_s,
+        )
+        _record(work, done, begun)
+        return response
+
+    async def _obtain(self, ctx: RunContext, asking: Asking, request: ModelRequest) -> ModelResponse:
+        """Get a new response and put it into the journal."""
+        response = None if asking.recall is None else await asking.recall(request)
+        if response is None:
+            ctx.budget.charge(requests=1)  # before it is sent, so that workers side by side see each other's
+            response = _receive(await self._request(ctx, request, stream=asking.stream), asking.key, ctx)
+        await ctx.journal.finish(asking.key, StepState.DONE, dump_response(response))
+        return response
+
+    async def _begin(self, work: Work, asking: Asking) -> tuple[ModelRequest, ModelResponse | None]:
+        """Record the intent of a call, or return what an earlier attempt at the run was answered."""
+        ctx, request = work.ctx, asking.build()
+        digest = _digest(request)
+        entry = JournalEntry(
+            key=asking.key, kind="model", name=self.provider.model, digest=digest, state=StepState.INTENT
+        )
+        known = await ctx.journal.begin(entry)
+        if known is None:
+            return request, None
+        if (known.state is not StepState.DONE or known.digest != digest) and await _take_again(work, asking.key):
+            request = asking.build()
+        if known.state is not StepState.DONE:
+            return request, None
+        try:
+            if known.digest == _digest(request):
+                return request, load_response(known.result)
+        except ValueError as e:
+            raise ReplayMismatch(OTHER_RUN) from e
+        raise ReplayMismatch(OTHER_RUN)
+
+    async def _request(self, ctx: RunContext, request: ModelRequest, *, stream: bool) -> ModelResponse:
+        if not stream:
+            return await self.provider.complete(request)
+        async with aclosing(self.provider.stream(request)) as items:  # type: ignore[type-var]
+            async for item in items:
+                match item:
+                    case TextChunk(text=text):
+                        ctx.emit(TextDelta(run_id=ctx.run_id, text=text))
+                    case StreamRestarted(reason=reason):
+                        ctx.emit(AnswerRestarted(run_id=ctx.run_id, reason=ctx.redactor.redact(reason)))
+                    case response:
+                        return response
+        raise ProviderError("the provider ended its stream without a response", provider=self.provider.name)
+
+
+# -- messages that come while a run works ------------------------------------------------------------
+
+
+async def take_in(work: Work, key: str) -> None:
+    """Take what waits for the run into its conversation, before the call ``key``; the journal keeps it."""
+    waiting = () if work.ctx.steering is None else work.ctx.steering.take()
+    if not waiting:
+        return
+    messages = tuple(replace(m, content=work.ctx.redactor.redact(m.content)) for m in waiting)
+    entry = _message_entry(key)
+    if await work.ctx.journal.begin(entry) is None:
+        await work.ctx.journal.finish(entry.key, StepState.DONE, json.dumps([dump_message(m) for m in messages]))
+    _inject(work, messages)
+
+
+async def _take_again(work: Work, key: str) -> bool:
+    """Take in what an earlier attempt at the run had taken in before the call ``key``."""
+    entry = _message_entry(key)
+    known = await work.ctx.journal.begin(entry)
+    if known is None:
+        await work.ctx.journal.finish(entry.key, StepState.DONE, "[]")
+        return False
+    messages = tuple(load_message(text) for text in json.loads(known.result or "[]"))
+    _inject(work, messages)
+    return bool(messages)
+
+
+def _message_entry(key: str) -> JournalEntry:
+    return JournalEntry(key=f"message:{key}", kind="message", name="message", digest="", state=StepState.INTENT)
+
+
+def _inject(work: Work, messages: tuple[ModelMessage, ...]) -> None:
+    work.steered = work.steered or bool(messages)
+    work.conversation.extend(messages)
+    for message in messages:
+        work.ctx.emit(MessageInjected(run_id=work.ctx.run_id, message=message))
+
+
+# -- values ------------------------------------------------------------------------------------------
+
+
+def _record(work: Work, step: Step, begun: float) -> None:
+    step = replace(step, duration_s=work.ctx.clock.monotonic() - begun)
+    work.record = work.record.add_steps(step)
+    work.ctx.emit(StepFinished(run_id=work.ctx.run_id, step=step))
+
+
+def _receive(response: ModelResponse, key: str, ctx: RunContext) -> ModelResponse:
+    """Take a response in: without secrets in its text, and with ids of calls that are unique in the thread.
+
+    Providers repeat or omit their ids. Arguments stay as they were written: a redacted call is another call.
+    """
+    message = response.message
+    first = f"{ctx.run_id[-16:]}_{key.rpartition(':')[2]}"
+    calls = tuple(
+        ToolCall(id=f"{first}_{i}", name=clean_text(call.name), arguments=escape_halves(call.arguments))
+        for i, call in enumerate(message.tool_calls, 1)
+    )
+    text = ctx.redactor.redact(clean_text(message.content))
+    return replace(response, message=replace(message, content=text, tool_calls=calls))
+
+
+def _digest(request: ModelRequest) -> str:
+    """Name what is asked for by its history; instructions and tools may change between two starts."""
+    hasher = hashlib.blake2b(digest_size=16)
+    for message in request.messages:
+        if message.role != "system":
+            hasher.update(f"{message.role}\0{message.content}\0{len(message.tool_calls)}\0".encode())
+    return hasher.hexdigest()
+
+
+def _estimate_usage(request: ModelRequest, response: ModelResponse, conversation: Conversation) -> Usage:
+    return Usage(
+        input_tokens=sum(conversation.count(m) for m in request.messages),
+        output_tokens=conversation.count(response.message),
+        requests=1,
+        exact=False,
+    )

@@ -1,0 +1,49 @@
+"""Make room for a run: the older half of a conversation that is over its budget becomes a summary."""
+
+from __future__ import annotations
+
+import logging
+
+from agent_core.errors import ProviderError, is_overflow
+from agent_core.llm.provider import OFFLINE
+from agent_core.memory.summarize import Summarizer
+from agent_core.runtime.ask import Asking, ModelCalls
+from agent_core.runtime.events import Summarized
+from agent_core.runtime.work import Work
+
+logger = logging.getLogger("agent_core.memory")
+
+
+async def make_room(calls: ModelCalls, summarizer: Summarizer, work: Work) -> None:
+    """Let the model summarise what is over the agent's memory budget, once, or twice if that was too long for it.
+
+    A failure leaves the conversation as it is: trimming makes the request fit, and the next turn tries again.
+    """
+    conversation, limits, budget = work.conversation, work.ctx.limits, work.ctx.budget
+    covers = summarizer.find_due(conversation, work.agent.memory_tokens)
+    if calls.provider.model == OFFLINE:
+        return
+    for attempt in (1, 2):
+        if not covers or (limits.requests is not None and budget.requests + 2 > limits.requests):
+            return
+        asking = Asking(
+            key=f"summary:{attempt}",
+            purpose="summary",
+            build=lambda covers=covers: summarizer.build_request(  # type: ignore[misc]
+                conversation, covers, budget_tokens=work.agent.memory_tokens
+            ),
+        )
+        try:
+            response = await calls.ask(work, asking)
+        except ProviderError as e:
+            logger.warning("no summary this time: %s", e)
+            covers = summarizer.shrink(conversation, covers) if is_overflow(e) else 0
+            continue
+        # the last link of a chain answers without a model, and that is no summary of anything
+        written = None if response.model == OFFLINE else summarizer.accept(response, conversation, covers)
+        if written is None:
+            logger.warning("no summary this time: the model's answer is none")
+            return
+        conversation.summary = written
+        work.ctx.emit(Summarized(run_id=work.ctx.run_id, summary=written))
+        return

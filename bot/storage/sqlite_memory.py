@@ -1,0 +1,90 @@
+"""What a thread remembers: its messages, their summary, whole tool outputs. Plain functions inside a transaction."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from bot.storage.base import NewMessage, StoredMessage, SummaryRow
+from bot.storage.sqlite_connection import Tx
+from bot.storage.sqlite_rows import build_micros, parse_message, parse_summary
+
+
+def add_message(tx: Tx, thread_key: str, seq: int, run_id: str, message: NewMessage) -> None:
+    """Append an entry to a history."""
+    tx.do(
+        "INSERT INTO message (thread_key, seq, run_id, role, body, tokens, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        thread_key,
+        seq,
+        run_id,
+        message.role,
+        message.body,
+        message.tokens,
+        build_micros(message.created_at),
+    )
+
+
+def load_messages(tx: Tx, thread_key: str, limit: int | None, after_seq: int) -> tuple[StoredMessage, ...]:
+    """Return the newest ``limit`` entries of a history after ``after_seq`` (all with None), oldest first."""
+    rows = tx.all(
+        "SELECT * FROM message WHERE thread_key = ? AND seq > ? ORDER BY seq DESC LIMIT ?",
+        thread_key,
+        after_seq,
+        -1 if limit is None else max(limit, 0),
+    )
+    return tuple(map(parse_message, reversed(rows)))
+
+
+def save_summary(tx: Tx, summary: SummaryRow) -> None:
+    """Replace a thread's summary."""
+    tx.do(
+        "INSERT INTO summary (thread_key, text, through_seq, tokens_before, tokens_after, author, updated_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (thread_key) DO UPDATE SET text = excluded.text,"
+        " through_seq = excluded.through_seq, tokens_before = excluded.tokens_before,"
+        " tokens_after = excluded.tokens_after, author = excluded.author, updated_at = excluded.updated_at",
+        summary.thread_key,
+        summary.text,
+        summary.through_seq,
+        summary.tokens_before,
+        summary.tokens_after,
+        summary.author,
+        build_micros(summary.updated_at),
+    )
+
+
+def load_summary(tx: Tx, thread_key: str) -> SummaryRow | None:
+    """Return a thread's summary."""
+    row = tx.one("SELECT * FROM summary WHERE thread_key = ?", thread_key)
+    return None if row is None else parse_summary(row)
+
+
+def save_output(tx: Tx, thread_key: str, output_id: str, text: str, now: datetime) -> None:
+    """Keep a whole tool output."""
+    tx.do(
+        "INSERT INTO output (thread_key, output_id, text, created_at) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (thread_key, output_id) DO UPDATE SET text = excluded.text",
+        thread_key,
+        output_id,
+        text,
+        build_micros(now),
+    )
+
+
+def load_output(tx: Tx, thread_key: str, output_id: str) -> str | None:
+    """Return a kept output of this thread."""
+    row = tx.one("SELECT text FROM output WHERE thread_key = ? AND output_id = ?", thread_key, output_id)
+    return None if row is None else str(row["text"])
+
+
+def forget_thread(tx: Tx, thread_key: str) -> None:
+    """Drop the content of everything in a thread that is over."""
+    ended = "SELECT run_id FROM run WHERE thread_key = ? AND ended_at IS NOT NULL"
+    for statement in (
+        "DELETE FROM message WHERE thread_key = ?",
+        "DELETE FROM summary WHERE thread_key = ?",
+        "DELETE FROM output WHERE thread_key = ?",
+        f"DELETE FROM step WHERE run_id IN ({ended})",
+        "UPDATE run SET record = '' WHERE thread_key = ? AND ended_at IS NOT NULL",
+        "UPDATE inbox SET payload = '' WHERE thread_key = ? AND state IN ('done', 'refused')",
+        "UPDATE outbox SET body = '' WHERE thread_key = ? AND state IN ('delivered', 'failed')",
+    ):
+        tx.do(statement, thread_key)
