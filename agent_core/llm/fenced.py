@@ -28,6 +28,10 @@ class NotOneObject(AgentError):
     """There is no JSON object in the text, more than one, or one that only a guess would complete."""
 
 
+class Ambiguous(NotOneObject):
+    """The text can be read, and says several things or the wrong kind of thing: no repair helps."""
+
+
 def parse_object(text: str) -> dict[str, object]:
     """Read the one JSON object in ``text``. Takes time linear in its length.
 
@@ -45,7 +49,7 @@ def parse_object(text: str) -> dict[str, object]:
             raise
     mended, end = _mend(text, start)
     if text[:start].rstrip().endswith("[") or text[end:].lstrip()[:1] in ("]", ",") or _ANOTHER.search(text, end):
-        raise NotOneObject("there is more than one JSON object, or it stands in a list; send exactly one")
+        raise Ambiguous("there is more than one JSON object, or it stands in a list; send exactly one")
     return _decode(mended)
 
 
@@ -79,19 +83,19 @@ def _decode(text: str) -> dict[str, object]:
     except (ValueError, RecursionError) as error:
         raise NotOneObject(f"the text is not one JSON object: {error}") from error
     if not isinstance(value, dict):
-        raise NotOneObject("the JSON is not an object; it has to begin with { and end with }")
+        raise Ambiguous("the JSON is not an object; it has to begin with { and end with }")
     return value
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     read = dict(pairs)
     if len(read) < len(pairs):
-        raise NotOneObject("the JSON names a field twice")
+        raise Ambiguous("the JSON names a field twice")
     return read
 
 
 def _refuse(word: str) -> object:
-    raise NotOneObject(f"{word} is not JSON; use a finite number or null")
+    raise Ambiguous(f"{word} is not JSON; use a finite number or null")
 
 
 _decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse, strict=False)

@@ -7,7 +7,6 @@ cut off, and validated like any other. Tool arguments are never repaired.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import inspect
 import json
@@ -19,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from agent_core.context import Clock, SystemClock
 from agent_core.errors import ConfigError, ModelFailed, ModelRetry
-from agent_core.llm.fenced import NotOneObject, parse_object
+from agent_core.llm.fenced import Ambiguous, NotOneObject, parse_object
 from agent_core.llm.provider import Provider
 from agent_core.llm.types import Finish, ModelMessage, ModelRequest, ModelResponse, OutputSchema, ToolSpec, Usage
 from agent_core.tools.bounded import run_in_thread
@@ -194,6 +193,8 @@ async def _read_object(text: str) -> dict[str, object]:
         return parse_object(text)
     except NotOneObject as error:
         mistake = ModelRetry(f"{error}. Answer again with one whole JSON object of less than 64 kB and nothing else")
+        if isinstance(error, Ambiguous):
+            raise mistake from error
     # what does not end in a bracket looks cut off, and closing it would be inventing
     if text.rstrip("` \t\r\n").endswith("}") and len(text.encode(errors="replace")) <= MAX_REPAIR_BYTES:
         try:
@@ -209,9 +210,6 @@ async def _read_object(text: str) -> dict[str, object]:
 def _repair(text: str) -> object:
     from json_repair import repair_json
 
-    with contextlib.suppress(ValueError):
-        json.loads(text)
-        return None  # whole JSON that was refused for what it says, such as a name that stands twice
     return repair_json(text, return_objects=True, skip_json_loads=True)
 
 
