@@ -37,25 +37,21 @@ class BreakerPolicy:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Permit:
-    """Leave to send one request, got in one ``era`` of the breaker; a probe's ends at ``ends_at``."""
+    """Leave to send one request, given in one ``era`` of the breaker; a probe's ends at ``ends_at``."""
 
     era: int
     ends_at: float
 
 
 class Breaker:
-    """The breaker of one provider. For one event loop: no method waits, so each is atomic.
+    """The breaker of one provider, for one event loop: no method waits, so each is atomic.
 
-    Every permit is given back with ``release``, after ``succeed``, ``fail`` or neither.
-
-    Attributes:
-        failures: failures in a row.
+    Every permit goes back with ``release``, after ``succeed``, ``fail`` or neither. ``failures`` counts those in a row.
     """
 
     def __init__(self, policy: BreakerPolicy, clock: Clock) -> None:
         self.failures = 0
-        self._policy = policy
-        self._clock = clock
+        self._policy, self._clock = policy, clock
         self._era = 0  # grows with each change of state: what began before one says nothing of the time after it
         self._open_until: float | None = None
         self._paused_until = -math.inf
@@ -71,12 +67,11 @@ class Breaker:
     @property
     def wait_s(self) -> float:
         """Seconds until a request may be sent, as far as time decides; 0 when it may now."""
-        until = self._paused_until if self._open_until is None else max(self._paused_until, self._open_until)
-        return max(0.0, until - self._clock.monotonic())
+        return max(0.0, max(self._paused_until, self._open_until or -math.inf) - self._clock.monotonic())
 
     def admits(self) -> bool:
         """Whether ``admit`` would give a permit now."""
-        # a probe whose lease is over (its stream is held by somebody who reads no more) blocks nobody
+        # a probe whose time is over (its stream is held by somebody who reads no more) blocks nobody
         probing = self._probe is not None and self._clock.monotonic() < self._probe.ends_at
         return not probing and self.wait_s == 0.0
 
@@ -85,8 +80,7 @@ class Breaker:
         if not self.admits():
             return None
         permit = Permit(self._era, self._clock.monotonic() + lease_s)
-        if self._open_until is not None:
-            self._probe = permit
+        self._probe = None if self._open_until is None else permit
         return permit
 
     def succeed(self, permit: Permit) -> None:
@@ -119,5 +113,4 @@ class Breaker:
             self._probe = None
 
     def _change(self, open_until: float | None) -> None:
-        self._open_until, self._probe = open_until, None
-        self._era += 1
+        self._open_until, self._probe, self._era = open_until, None, self._era + 1

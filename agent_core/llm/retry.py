@@ -13,13 +13,7 @@ RETRYABLE = (RateLimited, ProviderTimeout, ProviderUnavailable)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """One budget for retries and fallbacks together.
-
-    Args:
-        max_attempts: requests that one call may send in all.
-        backoff_base_s: the first wait; each later one is twice as long.
-        backoff_cap_s: the longest wait.
-    """
+    """How many requests one call may send in all, fallbacks included, and the first and the longest wait."""
 
     max_attempts: int = 3
     backoff_base_s: float = 2.0
@@ -30,9 +24,5 @@ class RetryPolicy:
             raise ConfigError("a retry policy needs max_attempts >= 1 and 0 <= backoff_base_s <= backoff_cap_s")
 
     def backoff_s(self, n: int, rng: random.Random) -> float:
-        """Seconds before the ``n``-th new round (from 1): half of them fixed, half by chance ("equal jitter").
-
-        So waiters do not come back all at once, and none comes back at once.
-        """
-        whole_s = min(self.backoff_cap_s, self.backoff_base_s * 2.0 ** min(n - 1, 60))
-        return whole_s * (0.5 + 0.5 * rng.random())
+        """Seconds before the ``n``-th new round (from 1): doubling, half fixed and half chance ("equal jitter")."""
+        return min(self.backoff_cap_s, self.backoff_base_s * 2.0 ** min(n - 1, 60)) * (0.5 + 0.5 * rng.random())

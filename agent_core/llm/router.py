@@ -2,12 +2,8 @@
 
 Three models that share the load 80/15/5, each the fallback of the others, and one for when all are down::
 
-    Router([
-        Route(main, weight=80, timeout_s=15),
-        Route(second, weight=15, timeout_s=20),
-        Route(third, weight=5, timeout_s=30),
-        Route(offline, free=True),
-    ])
+    models = [Route(main, weight=80, timeout_s=15), Route(b, weight=15, timeout_s=20), Route(c, weight=5, timeout_s=30)]
+    router = Router([*models, Route(offline, free=True)])
 """
 
 from __future__ import annotations
@@ -80,8 +76,6 @@ class ProviderState:
 
 
 class _Lane:
-    """A route with its breaker, its slots and its counts."""
-
     def __init__(self, route: Route, policy: BreakerPolicy, clock: Clock) -> None:
         self.route, self.name = route, route.provider.name
         self.breaker = Breaker(BreakerPolicy(failure_threshold=sys.maxsize) if route.free else policy, clock)
@@ -98,26 +92,16 @@ class _Lane:
 class _Call:
     """One request under way: whom it may still ask, until when, and what became of those it asked."""
 
-    def __init__(self, request: ModelRequest, lanes: Sequence[_Lane], clock: Clock) -> None:
+    def __init__(self, request: ModelRequest, lanes: Sequence[_Lane], now: float) -> None:
         self.queue = deque(lane for lane in lanes if not lane.route.free or lane.name == request.model)
         self.free = [lane for lane in lanes if lane not in self.queue]
         self.again: list[_Lane] = []
         self.failures: list[ProviderError] = []
         self.attempts = self.rounds = 0
-        self._clock = clock
-        self._free_until = clock.monotonic() + request.timeout_s
-        self._until = self._free_until - (request.timeout_s * FREE_SHARE if self.free else 0.0)
-
-    def left_s(self, *, free: bool = False) -> float:
-        """Seconds that are left for asking or waiting."""
-        return (self._free_until if free else self._until) - self._clock.monotonic()
-
-    def end(self) -> None:
-        """Leave time to free routes only."""
-        self._until = -math.inf
+        share = 1.0 - FREE_SHARE if self.free else 1.0
+        self.until = (now + request.timeout_s * share, now + request.timeout_s)  # free routes: the second
 
     def note(self, lane: _Lane, error: ProviderError) -> None:
-        """Add to the failures that are told at the end."""
         error.provider = error.provider or lane.name
         self.failures.append(error)
 
@@ -126,8 +110,7 @@ class _Call:
         state, wait_s = lane.breaker.state, lane.breaker.wait_s
         if wait_s and state is not BreakerState.OPEN:
             self.again.append(lane)
-        left_s = max(0.0, self.left_s())
-        self.note(lane, ProviderUnavailable(f"not asked (breaker {state}, to wait {wait_s:.1f} s of {left_s:.1f} s)"))
+        self.note(lane, ProviderUnavailable(f"not asked (breaker {state}, {wait_s:.1f} s to wait)"))
 
 
 class Router:
@@ -135,22 +118,18 @@ class Router:
 
     ``request.model`` is asked first when it names a provider, then priority decides; within one priority the weights
     draw the first, and the rest of the draw is the order of fallback. A failure goes to the next provider at once.
-    When all were asked, those that may recover (rate limit, timeout, unavailable) are asked again after a wait: the
-    backoff, or until the first of them may be asked, whichever is longer. Nothing is begun that the budget of attempts
-    or ``request.timeout_s`` does not allow.
+    When all were asked, those that may recover (rate limit, timeout, unavailable) are asked again after the backoff,
+    or when the first of them may be, whichever is later. Nothing is begun that the budget of attempts or
+    ``request.timeout_s`` does not allow.
 
     Args:
-        routes: at least one; a bare provider is a route whose priority is its position, so that a list of them is
-            asked in its order.
+        routes: at least one (else ``ConfigError``); a bare provider is a route whose priority is its position.
         policy: budget of attempts, and backoff.
         breaker: when a provider is left alone.
         clock: for waits and breakers; an attempt's timeout runs on the event loop's.
         rng: draws by weight, and jitter.
         restart_streams: whether a failure after the first text begins the answer anew (``StreamRestarted`` says so)
             or is raised. Before the first text it is silent.
-
-    Raises:
-        ConfigError: no route.
     """
 
     def __init__(
@@ -187,9 +166,8 @@ class Router:
         """How each provider is doing, in the configured order."""
 
         def state(lane: _Lane) -> ProviderState:
-            model, b = lane.route.provider.model, lane.breaker
-            counts = (lane.requests, lane.errors, lane.under_way)
-            return ProviderState(lane.name, model, b.state, b.failures, b.wait_s, *counts, lane.last_error)
+            b, counts = lane.breaker, (lane.requests, lane.errors, lane.under_way, lane.last_error)
+            return ProviderState(lane.name, lane.route.provider.model, b.state, b.failures, b.wait_s, *counts)
 
         return tuple(map(state, self._lanes))
 
@@ -221,7 +199,7 @@ class Router:
     async def _answer(
         self, request: ModelRequest, ask: Callable[[Provider, ModelRequest], AsyncIterator[StreamItem]]
     ) -> AsyncGenerator[StreamItem, None]:
-        call = _Call(request, self._order(request), self._clock)
+        call = _Call(request, self._order(request), self._clock.monotonic())
         void = ""  # why the text that was shown counts no more
         while entered := await self._next(call):
             lane, permit, limit_s = entered
@@ -264,6 +242,9 @@ class Router:
         race = {lane: self._rng.expovariate(lane.route.weight or 1e-300) for lane in self._lanes}
         return sorted(self._lanes, key=lambda lane: (lane.name != request.model, lane.route.priority, race[lane]))
 
+    def _left_s(self, call: _Call, *, free: bool = False) -> float:
+        return call.until[free] - self._clock.monotonic()
+
     async def _next(self, call: _Call) -> tuple[_Lane, Permit, float] | None:
         """Enter the next lane that lets the call in, with the seconds it may take; None when none is left."""
         while call.queue or await self._refill(call):
@@ -275,12 +256,12 @@ class Router:
                 call.skip(lane)
                 continue
             try:
-                async with asyncio.timeout(call.left_s(free=free)):
+                async with asyncio.timeout(self._left_s(call, free=free)):
                     await lane.slots.acquire()
             except TimeoutError:
                 call.note(lane, ProviderTimeout("no slot was free in time"))
                 continue
-            limit_s = min(call.left_s(free=free), lane.route.timeout_s or math.inf)
+            limit_s = min(self._left_s(call, free=free), lane.route.timeout_s or math.inf)
             if limit_s > 0 and (permit := lane.breaker.admit(limit_s)):
                 lane.requests += 1
                 lane.under_way += 1
@@ -297,7 +278,7 @@ class Router:
         if isinstance(error, TimeoutError):
             # the request's own end was nearer than the route's timeout: not the provider's fault, and no time is left
             if cut := limit_s < (lane.route.timeout_s or math.inf):
-                call.end()
+                call.until = (-math.inf, call.until[1])
             error = ProviderTimeout(f"no answer within {limit_s:.3g} s")
         call.note(lane, error)
         lane.errors += 1
@@ -316,7 +297,7 @@ class Router:
             call.rounds += 1
             first_s = min(lane.breaker.wait_s for lane in ready)
             wait_s = max(first_s, self._policy.backoff_s(call.rounds, self._rng))
-            if wait_s < call.left_s():
+            if wait_s < self._left_s(call):
                 await self._clock.sleep(wait_s)
                 call.queue.extend(ready)
                 return True
