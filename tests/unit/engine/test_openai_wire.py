@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agent_core.llm.openai_wire import StreamAssembler, WireError, build_request, parse_response
+from agent_core.llm.openai_wire import StreamAssembler, build_request, parse_response
 from agent_core.llm.types import Finish, ModelMessage, ModelRequest, ToolSpec
+from agent_core.llm.vendor_wire import WireError
 
 Json = dict[str, object]
 
