@@ -17,7 +17,7 @@ from opentelemetry.util.types import AttributeValue
 
 from agent_core.agent import Agent
 from agent_core.context import RunContext
-from agent_core.errors import AllProvidersFailed, ProviderError
+from agent_core.errors import AllProvidersFailed
 from agent_core.llm.types import ModelRequest, ModelResponse, ToolSpec, Usage
 from agent_core.runtime import events
 from agent_core.telemetry import names
@@ -25,10 +25,15 @@ from agent_core.telemetry.content import request_content, response_content
 from agent_core.telemetry.metrics import Attributes, Instruments
 from agent_core.tools.base import ToolResult
 
+_About = dict[str, AttributeValue | None]  # None and "" are left out
+
 ABANDONED = "abandoned"
 """``error.type`` of what was still open when its run ended, or when nobody held the run any more."""
 
-_CHAT, _PLAN, _UNKNOWN = "#chat", "#plan", Usage(exact=False)
+PLANNER = "decomposition"
+"""Name of the agent whose run inside another one is that one's planning."""
+
+_CHAT, _UNREPORTED = "#chat", Usage(exact=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,15 +94,15 @@ class _Open:
 
 @dataclass(slots=True, kw_only=True)
 class _Run:
-    """What is open of one run: its own span, and its model call, plan and tool calls by key."""
+    """What is open of one run: its own span, its model call, and its tool calls by id."""
 
     root: _Open
     context: Context
     agent: Agent
-    workflow: str
+    operation: str
+    name: str
     open: dict[str, _Open] = field(default_factory=dict)
     tools: tuple[ToolSpec, ...] = ()
-    planned: bool = False
     compacted: bool = False
     chats: int = 0
     calls: int = 0
@@ -149,7 +154,7 @@ class _Trace:
         span = self._telemetry.tracer.start_span(name, context, kind, attributes, start_time=start_ns)
         return _Open(span=span, start_ns=start_ns, begun_s=self._ctx.clock.monotonic())
 
-    def _end(self, opened: _Open, attributes: Mapping[str, AttributeValue | None], error: str, said: str = "") -> float:
+    def _end(self, opened: _Open, attributes: _About, error: str, said: str = "") -> float:
         seconds = self._ctx.clock.monotonic() - opened.begun_s
         opened.span.set_attributes(_known({**attributes, names.ERROR: error}))
         if error:
@@ -166,102 +171,71 @@ class _Trace:
         outer_id = event.run_id
         while outer_id and outer_id not in self._runs:
             outer_id = outer_id.rpartition("-")[0]
-        above = self._parent
-        if outer := self._runs.get(outer_id):
-            above = outer.context
-            if plan := outer.open.pop(_PLAN, None):
-                self._end(plan, {}, "")
-                outer.planned = True
-        workflow = self._workflow if event.run_id == self._ctx.run_id else ""
-        operation, name = ("invoke_workflow", workflow) if workflow else ("invoke_agent", event.agent.name)
-        about: Attributes = {
-            names.OPERATION: operation,
-            names.WORKFLOW if workflow else names.AGENT: name,
-            names.CONVERSATION: event.thread_id,
-            names.RUN_ID: event.run_id,
-        }
-        root = self._start(f"{operation} {name}", above, about)
+        outer = self._runs.get(outer_id)
+        operation, kind, name = "invoke_agent", names.AGENT, event.agent.name
+        if self._workflow and event.run_id == self._ctx.run_id:
+            operation, kind, name = "invoke_workflow", names.WORKFLOW, self._workflow
+        elif outer and name == PLANNER:
+            operation, name = "plan", outer.agent.name
+        about: Attributes = {names.OPERATION: operation, kind: name, names.RUN_ID: event.run_id}
+        above = outer.context if outer else self._parent
+        root = self._start(f"{operation} {name}", above, {**about, names.CONVERSATION: event.thread_id})
         context = trace.set_span_in_context(root.span, above)
-        self._runs[event.run_id] = _Run(root=root, context=context, agent=event.agent, workflow=workflow)
+        self._runs[event.run_id] = _Run(root=root, context=context, agent=event.agent, operation=operation, name=name)
 
-    def _run_ended(self, run: _Run, about: Mapping[str, AttributeValue | None], error: str, said: str = "") -> None:
+    def _run_ended(self, run: _Run, about: _About, error: str, said: str = "") -> None:
         for opened in run.open.values():
             self._end(opened, {}, error or ABANDONED)
-        vendor = "" if run.workflow or self._telemetry.semconv == "latest" else run.vendor
-        seconds = self._end(run.root, {**about, names.PROVIDER: vendor}, error, said)
-        put, measured = self._telemetry.instruments.put, _known({names.ERROR: error})
-        if run.workflow:
-            put("workflow", seconds, {**measured, names.WORKFLOW: run.workflow})
-        else:
-            put("agent", seconds, {**measured, names.AGENT: run.agent.name})
-            put("agent_chats", run.chats, {names.AGENT: run.agent.name})
-            put("agent_calls", run.calls, {names.AGENT: run.agent.name})
+        if run.operation == "invoke_agent" and self._telemetry.semconv == "v1.41":
+            about = {**about, names.PROVIDER: run.vendor}
+        seconds, put = self._end(run.root, about, error, said), self._telemetry.instruments.put
+        if run.operation == "invoke_workflow":
+            put("workflow", seconds, _known({names.WORKFLOW: run.name, names.ERROR: error}))
+        elif run.operation == "invoke_agent":
+            put("agent", seconds, _known({names.AGENT: run.name, names.ERROR: error}))
+            put("agent_chats", run.chats, {names.AGENT: run.name})
+            put("agent_calls", run.calls, {names.AGENT: run.name})
 
     # -- model calls ---------------------------------------------------------------------------------
 
     def _model_started(self, run: _Run, request: ModelRequest) -> None:
         run.tools = request.tools
         end = self._telemetry.endpoints.get(request.model) or self._telemetry.sole or Endpoint(vendor="")
-        about = {
-            names.OPERATION: "chat",
-            names.CONVERSATION: self._ctx.thread_id,
-            names.REQUEST_MAX_TOKENS: request.max_tokens,
-            names.REQUEST_TEMPERATURE: request.temperature,
-            names.OUTPUT_TYPE: "json" if request.output else None,
-            names.COMPACTED: run.compacted or any(m.role == "system" for m in request.messages[1:2]) or None,
-            names.PROVIDER: end.vendor,
-            names.REQUEST_MODEL: end.model,
-        }
-        context, agent = run.context, run.agent.name
-        if run.workflow and not run.planned and _PLAN not in run.open:
-            run.open[_PLAN] = self._start(f"plan {agent}", context, {names.OPERATION: "plan", names.AGENT: agent})
-        if plan := run.open.get(_PLAN):
-            context = trace.set_span_in_context(plan.span, context)
-        run.open[_CHAT] = chat = self._start(f"chat {end.model}".strip(), context, _known(about), SpanKind.CLIENT)
+        compacted = run.compacted or any(m.role == "system" for m in request.messages[1:2])
+        about: _About = {names.OPERATION: "chat", names.CONVERSATION: self._ctx.thread_id}
+        about |= {names.COMPACTED: compacted or None, names.PROVIDER: end.vendor, names.REQUEST_MODEL: end.model}
+        about |= {names.REQUEST_MAX_TOKENS: request.max_tokens, names.REQUEST_TEMPERATURE: request.temperature}
+        about |= {names.OUTPUT_TYPE: "json" if request.output else None}
+        run.open[_CHAT] = chat = self._start(f"chat {end.model}".strip(), run.context, _known(about), SpanKind.CLIENT)
         if self._telemetry.content and chat.span.is_recording():
             chat.span.set_attributes(request_content(request, self._ctx.redactor.redact))
 
     def _model_finished(self, run: _Run, event: events.StepFinished) -> None:
-        step, failure = event.step, None if event.step.ok else _last_failure(event.outcome)
-        answer = event.outcome if isinstance(event.outcome, ModelResponse) else None
-        chat = run.open.pop(_CHAT, None)
+        step, outcome, chat = event.step, event.outcome, run.open.pop(_CHAT, None)
         if chat is None or step.purpose == "cache":  # nobody was asked: the span that began is never seen
             run.root.span.add_event(names.CACHE_HIT)
             return
-        who = failure.provider if failure else step.provider
-        end = self._telemetry.endpoints.get(who) or self._telemetry.sole or Endpoint(vendor=who or step.provider)
-        error = type(failure).__name__ if failure else "" if step.ok else "model_failed"
-        measured = _known(
-            {
-                names.OPERATION: "chat",
-                names.PROVIDER: end.vendor,
-                names.REQUEST_MODEL: end.model or step.name,
-                names.RESPONSE_MODEL: step.name if step.ok else None,
-                names.ADDRESS: end.address,
-                names.PORT: end.port,
-                names.ERROR: error,
-            }
-        )
-        usage = step.usage or _UNKNOWN
-        template, _, version = run.agent.template.partition("@") if step.purpose == "answer" else ("", "", "")
-        chat.span.update_name(f"chat {measured[names.REQUEST_MODEL]!s}")
-        about = {
-            **measured,
-            names.PROMPT_NAME: template,
-            names.PROMPT_VERSION: version,
-            names.REQUEST_STREAM: (run.agent.stream and step.purpose == "answer") or None,
-            names.RESPONSE_ID: answer.response_id if answer else None,
-            names.FINISH_REASONS: [answer.finish.value] if answer else None,
-            names.FIRST_CHUNK: step.first_chunk_s,
-            **_tokens(usage),
-            names.CACHE_READ: usage.cached_input_tokens or None,
-            names.CACHE_WRITE[self._telemetry.semconv]: usage.cache_write_tokens or None,
-            names.REASONING: usage.reasoning_tokens or None,
-            names.COST_USD: step.cost_usd,
-            names.PURPOSE: step.purpose,
-            names.ATTEMPTS: step.attempts if step.attempts != 1 else None,
-            names.REPLAYED: step.replayed or None,
-        }
+        while isinstance(outcome, AllProvidersFailed) and outcome.failures:
+            outcome = outcome.failures[-1]
+        error = "" if step.ok else type(outcome).__name__ if outcome else "model_failed"
+        who = outcome.provider if outcome and outcome.provider else step.provider
+        end = self._telemetry.endpoints.get(who, Endpoint(vendor=who))
+        called = {names.OPERATION: "chat", names.PROVIDER: end.vendor, names.REQUEST_MODEL: end.model or step.name}
+        answered = {names.RESPONSE_MODEL: step.name if step.ok else None, names.ERROR: error}
+        measured = _known({**called, **answered, names.ADDRESS: end.address, names.PORT: end.port})
+        usage, answer = step.usage or _UNREPORTED, outcome if isinstance(outcome, ModelResponse) else None
+        about: _About = {**measured, **_tokens(usage), names.FIRST_CHUNK: step.first_chunk_s}
+        about |= {names.CACHE_READ: usage.cached_input_tokens or None, names.REASONING: usage.reasoning_tokens or None}
+        about |= {names.CACHE_WRITE[self._telemetry.semconv]: usage.cache_write_tokens or None}
+        about |= {names.COST_USD: step.cost_usd, names.PURPOSE: step.purpose, names.REPLAYED: step.replayed or None}
+        about |= {names.ATTEMPTS: step.attempts if step.attempts != 1 else None}
+        if step.purpose == "answer":
+            template, _, version = run.agent.template.partition("@")
+            about |= {names.PROMPT_NAME: template, names.PROMPT_VERSION: version}
+            about |= {names.REQUEST_STREAM: run.agent.stream or None}
+        if answer:
+            about |= {names.RESPONSE_ID: answer.response_id, names.FINISH_REASONS: [answer.finish.value]}
+        chat.span.update_name(f"chat {end.model or step.name}")
         if answer and self._telemetry.content and chat.span.is_recording():
             about.update(response_content(answer, self._ctx.redactor.redact))
         for line in step.failures:
@@ -275,23 +249,16 @@ class _Trace:
     # -- tool calls ----------------------------------------------------------------------------------
 
     def _start_tool(self, run: _Run, name: str, call_id: str) -> _Open:
-        about = {
-            names.OPERATION: "execute_tool",
-            names.TOOL: name,
-            names.TOOL_TYPE: "function",
-            names.TOOL_DESCRIPTION: next((t.description for t in run.tools if t.name == name), None),
-            names.CALL_ID: call_id,
-        }
+        described = next((t.description for t in run.tools if t.name == name), None)
+        about: _About = {names.OPERATION: "execute_tool", names.TOOL: name, names.TOOL_TYPE: "function"}
+        about |= {names.TOOL_DESCRIPTION: described, names.CALL_ID: call_id}
         return self._start(f"execute_tool {name}", run.context, _known(about))
 
     def _tool_finished(self, run: _Run, result: ToolResult) -> None:
         name = "_unknown" if result.error_code == "unknown_tool" else result.name  # models invent any number of names
         opened = run.open.pop(result.call_id, None) or self._start_tool(run, name, result.call_id)
-        about = {
-            names.ATTEMPTS: result.attempts if result.attempts != 1 else None,
-            names.REPLAYED: result.replayed or None,
-            **self._said(names.CALL_RESULT, result.content),
-        }
+        about: _About = {names.ATTEMPTS: result.attempts if result.attempts != 1 else None}
+        about |= {names.REPLAYED: result.replayed or None, **self._said(names.CALL_RESULT, result.content)}
         error = "" if result.ok else result.error_code or "failed"
         seconds = self._end(opened, about, error)
         if result.attempts and not result.replayed:
@@ -300,7 +267,7 @@ class _Trace:
             self._telemetry.instruments.put("tool", seconds, _known(about))
 
 
-def _known(attributes: Mapping[str, AttributeValue | None]) -> Attributes:
+def _known(attributes: _About) -> Attributes:
     return {name: value for name, value in attributes.items() if value is not None and value != ""}
 
 
@@ -308,9 +275,3 @@ def _tokens(usage: Usage) -> Attributes:
     if not usage.exact or not usage.total_tokens:  # an estimate would pass for the provider's count
         return {}
     return {names.INPUT_TOKENS: usage.input_tokens, names.OUTPUT_TOKENS: usage.output_tokens}
-
-
-def _last_failure(outcome: ModelResponse | ProviderError | None) -> ProviderError | None:
-    while isinstance(outcome, AllProvidersFailed) and outcome.failures:
-        outcome = outcome.failures[-1]
-    return outcome if isinstance(outcome, ProviderError) else None
