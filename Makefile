@@ -35,6 +35,7 @@ check: $(STAMP)
 	$(BIN)/python -m scripts.check_words
 
 bench: $(STAMP)
+	$(if $(filter --quick --no-peers,$(ARGS)),,PYTHON="$(PYTHON)" benchmarks/setup_peers.sh)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 docs: $(STAMP)

@@ -1,4 +1,4 @@
-"""What imports and ``hermod --help`` cost: ``python -m benchmarks.startup``.
+"""What imports and ``hermod --help`` cost.
 
 Processes are started one after another in turns; the minimum CPU time of all rounds is given, less that of a bare
 interpreter.
@@ -10,12 +10,14 @@ import json
 import subprocess
 import sys
 
-ROUNDS = 7
-MEASURE = """
-import resource, runpy, sys, json
+from benchmarks.table import Row, render_ratio
+
+CODE = """
+import json, sys, time
 {code}
-used = resource.getrusage(resource.RUSAGE_SELF)
-sys.stderr.write(json.dumps({{"cpu_s": used.ru_utime + used.ru_stime, "rss_mib": used.ru_maxrss / 1024}}))
+cpu_s = time.process_time()
+from benchmarks.cells import peak_rss_mib
+sys.stderr.write(json.dumps({{"cpu_s": cpu_s, "rss_mib": peak_rss_mib()}}))
 """
 HELP = """
 import sys
@@ -26,49 +28,56 @@ try:
 except SystemExit:
     pass
 """
+BARE, VENDOR, ENGINE, PROGRAM = "bare interpreter", "import openai", "import agent_core", "hermod --help"
 CASES = {
-    "bare interpreter": "pass",
-    "import openai": "import openai; openai.resources.chat",
-    "import agent_core": "import agent_core",
+    BARE: "pass",
+    VENDOR: "import openai; openai.resources.chat",
+    ENGINE: "import agent_core",
     "import agent_core.runtime.loop": "import agent_core.runtime.loop",
-    "hermod --help": HELP,
+    PROGRAM: HELP,
 }
 ENGINE_SHARE = 0.25
 ENGINE_RSS_MIB = 30
 HELP_CPU_S = 0.6
 
 
-def measure(code: str) -> dict[str, float]:
+def start(code: str) -> dict[str, float]:
     """Run one process and return its CPU seconds and resident memory."""
-    command = [sys.executable, "-c", MEASURE.format(code=code)]
+    command = [sys.executable, "-c", CODE.format(code=code)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    result: dict[str, float] = json.loads(done.stderr.rpartition("{")[1] + done.stderr.rpartition("{")[2])
+    result: dict[str, float] = json.loads("{" + done.stderr.rpartition("{")[2])
     return result
 
 
-def main() -> int:
-    """Measure, print the table, and fail when a bound does not hold."""
+def measure(rounds: int) -> list[Row]:
+    """Start everything in turns; the rows of the table."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in CASES}
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for name, code in CASES.items():
-            found[name].append(measure(code))
-    cpu = {name: min(row["cpu_s"] for row in rows) for name, rows in found.items()}
-    rss = {name: min(row["rss_mib"] for row in rows) for name, rows in found.items()}
-    bare = cpu["bare interpreter"]
-    vendor = cpu["import openai"] - bare
-    print(f"{ROUNDS} interleaved rounds, minimum; CPU less that of a bare interpreter ({bare:.3f} s)")
-    for name in CASES:
-        share = (cpu[name] - bare) / vendor
-        print(f"{name:<32}{cpu[name] - bare:>8.3f} s CPU{share:>8.2f} x openai{rss[name]:>7.0f} MiB")
-    failed = (
-        (cpu["import agent_core"] - bare) / vendor > ENGINE_SHARE
-        or rss["import agent_core"] > ENGINE_RSS_MIB
-        or cpu["hermod --help"] > HELP_CPU_S
+            found[name].append(start(code))
+    bare = min(row["cpu_s"] for row in found[BARE])
+    return [_row(name, found, bare) for name in CASES if name != BARE]
+
+
+def _row(name: str, found: dict[str, list[dict[str, float]]], bare: float) -> Row:
+    cpu = min(row["cpu_s"] for row in found[name]) - bare
+    vendor = min(row["cpu_s"] for row in found[VENDOR]) - bare
+    resident = min(row["rss_mib"] for row in found[name])
+    ratios = [
+        (mine["cpu_s"] - bare) / max(theirs["cpu_s"] - bare, 1e-6)
+        for mine, theirs in zip(found[name], found[VENDOR], strict=True)
+    ]
+    bound, holds = "", True
+    if name == ENGINE:
+        bound = f"<= {ENGINE_SHARE} x, <= {ENGINE_RSS_MIB} MiB"
+        holds = cpu / vendor <= ENGINE_SHARE and resident <= ENGINE_RSS_MIB
+    elif name == PROGRAM:
+        bound, holds = f"<= {HELP_CPU_S} s", cpu <= HELP_CPU_S
+    return Row(
+        cell="start: CPU over a bare interpreter, resident memory",
+        who=name,
+        value=f"{cpu:.3f} s, {resident:.0f} MiB",
+        ratio=f"{render_ratio(ratios)} of openai",
+        bound=bound,
+        holds=holds,
     )
-    print(f"bounds: import agent_core <= {ENGINE_SHARE} x openai and <= {ENGINE_RSS_MIB} MiB")
-    print(f"        hermod --help <= {HELP_CPU_S} s CPU")
-    return int(failed)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
