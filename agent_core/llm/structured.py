@@ -56,7 +56,7 @@ class OutputContract(Generic[M]):
         if self._mode == "prompted":
             return replace(request, messages=instruct(request.messages, describe_schema(self._schema)))
         if self._mode == "native":
-            wanted = OutputSchema(name=self._output.__name__, schema=self._schema, strict=_is_strict(self._schema))
+            wanted = OutputSchema(name=FINAL_ANSWER, schema=self._schema, strict=_is_strict(self._schema))
             return replace(request, output=wanted)
         others = () if request.tool_choice == "none" else request.tools
         if any(tool.name == FINAL_ANSWER for tool in others):

@@ -76,7 +76,7 @@ def test_a_tool_of_the_answers_name_is_refused() -> None:
 def test_native_mode_hands_the_schema_to_the_provider() -> None:
     output = OutputContract(Finding, "native").prepare(ASKED).output
     assert output is not None
-    assert (output.name, output.strict) == ("Finding", True)
+    assert (output.name, output.strict) == (FINAL_ANSWER, True)
     assert output.schema["additionalProperties"] is False
 
 
