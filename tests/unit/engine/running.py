@@ -9,11 +9,13 @@ from datetime import UTC, datetime, timedelta
 
 from agent_core.agent import Agent
 from agent_core.context import Journal, Limits, MemoryJournal, RunContext
+from agent_core.llm.cache.policy import AnswerCache
 from agent_core.llm.pricing import FREE, PriceList
 from agent_core.llm.provider import Provider
 from agent_core.llm.scripted import ScriptedProvider, Turn
 from agent_core.llm.types import ModelMessage
 from agent_core.memory.conversation import Conversation
+from agent_core.memory.summarize import Summarizer
 from agent_core.runtime.events import RunEvent
 from agent_core.runtime.loop import AgentLoop
 from agent_core.runtime.state import RunRecord
@@ -58,6 +60,8 @@ class Bench:
         limits: Limits | None = None,
         agent: Agent | None = None,
         journal: Journal | None = None,
+        summarizer: Summarizer | None = None,
+        cache: AnswerCache | None = None,
     ) -> None:
         self.scripted = ScriptedProvider(turns) if isinstance(turns, list) else None
         provider: Provider = self.scripted or turns  # type: ignore[assignment]
@@ -69,7 +73,8 @@ class Bench:
         self.conversation = Conversation(WordCounter())
         self.events: list[RunEvent] = []
         prices = PriceList({"scripted": FREE})
-        self.loop = AgentLoop(provider=provider, executor=ToolExecutor(self.registry), prices=prices)
+        executor = ToolExecutor(self.registry)
+        self.loop = AgentLoop(provider=provider, executor=executor, prices=prices, summarizer=summarizer, cache=cache)
 
     @property
     def script(self) -> ScriptedProvider:

@@ -387,5 +387,5 @@ async def test_the_trace_tells_the_attempts_of_a_tool_and_who_answered() -> None
     record = await Bench([call(("flaky", {})), say("done")], registry=tools).ask("go")
     steps = trace_as_data(record)["steps"]
     assert isinstance(steps, list)
-    assert [step.get("attempts") for step in steps] == [None, 2, None]
+    assert [step.get("attempts") for step in steps] == [1, 2, 1]
     assert [step.get("provider") for step in steps] == ["scripted", None, "scripted"]
