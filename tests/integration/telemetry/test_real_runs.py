@@ -18,8 +18,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from agent_core.agent import Agent
 from agent_core.context import RunContext
+from agent_core.errors import RunCancelled
 from agent_core.llm.scripted import call, say
-from agent_core.llm.types import ModelMessage, ModelRequest, ModelResponse, Usage
+from agent_core.llm.types import ModelMessage, ModelRequest, ModelResponse, TextChunk, Usage
 from agent_core.prompts import load_prompts
 from agent_core.runtime.events import RunEvent, TextDelta
 from agent_core.supervisor import Supervisor
@@ -28,7 +29,7 @@ from agent_core.tools.executor import ToolExecutor
 from agent_core.tools.registry import ToolRegistry
 from agent_core.workers import build_workers
 from tests.unit.engine.running import Bench
-from tests.unit.engine.telemetry.bench import CANARY, Exported
+from tests.unit.engine.telemetry.bench import CANARY, Exported, Told
 
 
 def registry() -> ToolRegistry:
@@ -119,8 +120,6 @@ async def test_bug_36_a_stream_closed_by_another_task_ends_its_spans(caplog: pyt
             raise NotImplementedError
 
         async def stream(self, request: ModelRequest) -> AsyncIterator[object]:
-            from agent_core.llm.types import TextChunk
-
             yield TextChunk(text="one")
             await gate.wait()
 
@@ -139,6 +138,27 @@ async def test_bug_36_a_stream_closed_by_another_task_ends_its_spans(caplog: pyt
     assert set(ended) == {"request", "invoke_agent agent", "chat"}
     assert (ended["invoke_agent agent"].attributes or {})["error.type"] == "cancelled"
     assert (ended["chat"].attributes or {})["error.type"] == "cancelled"
+
+
+async def test_bug_36_a_run_begun_in_one_task_and_ended_in_another_detaches_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    exported = Exported()
+    told = Told(exported.telemetry)
+
+    async def stream() -> AsyncIterator[str]:
+        told.start()
+        told.ask(model="main")
+        try:
+            yield "one"
+        finally:
+            told.end(RunCancelled("closed"))
+
+    words = stream()
+    assert await asyncio.create_task(anext(words)) == "one"  # type: ignore[arg-type]
+    await asyncio.create_task(words.aclose())  # type: ignore[attr-defined]
+    assert "Failed to detach context" not in caplog.text
+    assert set(exported.spans) == {"invoke_agent dba", "chat gpt-4o-mini"}
 
 
 async def test_a_supervisors_run_is_a_workflow_with_its_plan_and_its_workers() -> None:
