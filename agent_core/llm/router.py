@@ -92,25 +92,30 @@ class _Lane:
 class _Call:
     """One request under way: whom it may still ask, until when, and what became of those it asked."""
 
-    def __init__(self, request: ModelRequest, lanes: Sequence[_Lane], now: float) -> None:
+    def __init__(self, request: ModelRequest, lanes: Sequence[_Lane], clock: Clock) -> None:
         self.queue = deque(lane for lane in lanes if not lane.route.free or lane.name == request.model)
         self.free = [lane for lane in lanes if lane not in self.queue]
         self.again: list[_Lane] = []
         self.failures: list[ProviderError] = []
         self.attempts = self.rounds = 0
         share = 1.0 - FREE_SHARE if self.free else 1.0
-        self.until = (now + request.timeout_s * share, now + request.timeout_s)  # free routes: the second
+        now, self.clock = clock.monotonic(), clock
+        self.until = (now + request.timeout_s * share, now + request.timeout_s)  # the second: of free routes
+
+    def left_s(self, *, free: bool = False) -> float:
+        return self.until[free] - self.clock.monotonic()
 
     def note(self, lane: _Lane, error: ProviderError) -> None:
         error.provider = error.provider or lane.name
         self.failures.append(error)
 
-    def skip(self, lane: _Lane) -> None:
+    def skip(self, lane: _Lane, left_s: float) -> None:
         """Note that a lane is not asked now; one that only wants a moment's rest is worth waiting for."""
         state, wait_s = lane.breaker.state, lane.breaker.wait_s
         if wait_s and state is not BreakerState.OPEN:
             self.again.append(lane)
-        self.note(lane, ProviderUnavailable(f"not asked (breaker {state}, {wait_s:.1f} s to wait)"))
+        times = f"{wait_s:.1f} s to wait, {max(0.0, left_s):.1f} s left"
+        self.note(lane, ProviderUnavailable(f"not asked (breaker {state}, {times})"))
 
 
 class Router:
@@ -172,11 +177,7 @@ class Router:
         return tuple(map(state, self._lanes))
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Ask until one answers.
-
-        Raises:
-            AllProvidersFailed: with every failure, in order.
-        """
+        """Ask until one answers; ``AllProvidersFailed`` tells every failure, in order."""
         async with aclosing(self._answer(request, _ask_whole)) as items:
             response = await anext(items)
         assert isinstance(response, ModelResponse)
@@ -199,7 +200,7 @@ class Router:
     async def _answer(
         self, request: ModelRequest, ask: Callable[[Provider, ModelRequest], AsyncIterator[StreamItem]]
     ) -> AsyncGenerator[StreamItem, None]:
-        call = _Call(request, self._order(request), self._clock.monotonic())
+        call = _Call(request, self._order(request), self._clock)
         void = ""  # why the text that was shown counts no more
         while entered := await self._next(call):
             lane, permit, limit_s = entered
@@ -242,9 +243,6 @@ class Router:
         race = {lane: self._rng.expovariate(lane.route.weight or 1e-300) for lane in self._lanes}
         return sorted(self._lanes, key=lambda lane: (lane.name != request.model, lane.route.priority, race[lane]))
 
-    def _left_s(self, call: _Call, *, free: bool = False) -> float:
-        return call.until[free] - self._clock.monotonic()
-
     async def _next(self, call: _Call) -> tuple[_Lane, Permit, float] | None:
         """Enter the next lane that lets the call in, with the seconds it may take; None when none is left."""
         while call.queue or await self._refill(call):
@@ -253,22 +251,22 @@ class Router:
             if not free and call.attempts >= self._policy.max_attempts:
                 continue
             if not lane.breaker.admits():  # or it would wait for a slot in vain
-                call.skip(lane)
+                call.skip(lane, call.left_s())
                 continue
             try:
-                async with asyncio.timeout(self._left_s(call, free=free)):
+                async with asyncio.timeout(call.left_s(free=free)):
                     await lane.slots.acquire()
             except TimeoutError:
                 call.note(lane, ProviderTimeout("no slot was free in time"))
                 continue
-            limit_s = min(self._left_s(call, free=free), lane.route.timeout_s or math.inf)
+            limit_s = min(call.left_s(free=free), lane.route.timeout_s or math.inf)
             if limit_s > 0 and (permit := lane.breaker.admit(limit_s)):
                 lane.requests += 1
                 lane.under_way += 1
                 call.attempts += not free
                 return lane, permit, limit_s
             lane.slots.release()
-            call.skip(lane)
+            call.skip(lane, limit_s)
         return None
 
     @staticmethod
@@ -297,7 +295,7 @@ class Router:
             call.rounds += 1
             first_s = min(lane.breaker.wait_s for lane in ready)
             wait_s = max(first_s, self._policy.backoff_s(call.rounds, self._rng))
-            if wait_s < self._left_s(call):
+            if wait_s < call.left_s():
                 await self._clock.sleep(wait_s)
                 call.queue.extend(ready)
                 return True
