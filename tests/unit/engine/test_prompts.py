@@ -106,7 +106,7 @@ def test_a_template_that_cannot_be_read_stops_the_start_and_names_the_file(tmp_p
     path = tmp_path / "gone.md"
     if data is not None:
         path.write_bytes(data)
-    with pytest.raises(ConfigError, match="gone.md"):
+    with pytest.raises(ConfigError, match=r"gone\.md"):
         load_prompts({"react": path})
 
 
