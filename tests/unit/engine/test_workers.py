@@ -192,7 +192,9 @@ async def test_the_same_task_is_done_once_at_once_and_later() -> None:
     count = ("analyst", "count")
     cast = Cast(boss=[hand(count, count), hand(count), "done"], analyst=work)
     async with asyncio.timeout(5):
-        record = await Office(cast).ask(emit=lambda e: refused.set() if isinstance(e, ToolFinished) else None)
+        record = await Office(cast, limits=Limits(max_same_action=9)).ask(
+            emit=lambda e: refused.set() if isinstance(e, ToolFinished) else None
+        )
     results = [json.loads(s.detail) for s in record.steps if s.kind == "tool"]
     assert [r["error"]["code"] if "error" in r else r["finding"] for r in results] == ["42", "busy", "42"]
     assert len(cast.requests("analyst")) == 1
