@@ -62,7 +62,7 @@ class Request:
     body: Json
     headers: dict[str, str]
     at: float
-    outcome: str = ""  # what became of it: "answered", "refused", "failed 429", "hang", "drop", "cut", ...
+    outcome: str = ""  # "answered", "refused", "failed 429", "hang", "drop", "cut", ...; empty: the client left early
 
     def journal_entry(self) -> Json:
         """The request as data for the control port; the key itself is left out."""

@@ -152,9 +152,12 @@ class OpenAIServer:
         self.peak = max(self.peak, self.in_flight)
         try:
             return await self._answer(http)
-        except (asyncio.CancelledError, ConnectionResetError):
+        except asyncio.CancelledError:
             self.cancelled += 1
             raise
+        except ConnectionResetError:  # the client has gone; whatever is returned now goes nowhere
+            self.cancelled += 1
+            return web.Response()
         finally:
             self.in_flight -= 1
 
@@ -163,10 +166,11 @@ class OpenAIServer:
             body = await http.json()
         except ValueError:
             return _error(400, "invalid_json", "We could not parse the JSON body of your request.")
-        request = Request(body, {k.lower(): v for k, v in http.headers.items()}, time.time(), "refused")
+        request = Request(body, {k.lower(): v for k, v in http.headers.items()}, time.time())
         self.requests.append(request)
         prompt = count_prompt(body, self.count)
         if (refused := self._refuse(http, request, prompt)) is not None:
+            request.outcome = "refused"
             return refused
         rule = next((r for r in self.rules if r.left > 0 and all(w(request) for w in r.when)), None)
         if rule is None and self.fallback is not None:
