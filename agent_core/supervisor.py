@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, create_model, field_validator
 
 from agent_core.agent import Agent
 from agent_core.context import RunContext
-from agent_core.errors import AgentError, ConfigError, LimitReached, ModelFailed, RunCancelled, RunError
+from agent_core.errors import ConfigError, LimitReached, ModelFailed, RunCancelled, RunError
 from agent_core.llm.tokens import EstimatingCounter
 from agent_core.llm.types import ModelMessage
 from agent_core.memory.conversation import Conversation
@@ -31,7 +31,7 @@ OFFLINE = "offline"
 FINDING_CHARS = 12_000
 """Of one finding, what other workers and the writer of the answer read."""
 
-_CITATION = re.compile(r"( ?)\[([\w-]+:[\w-]+(?:[,;] *[\w-]+:[\w-]+)*)\](?!\()")
+_CITATION = re.compile(r"( ?)\[([\w-]+:a\d+(?:[,;] *[\w-]+:a\d+)*)\](?!\()")
 _SELF = Agent(name="supervisor", tools=())
 _ENGLISH = {
     "undivided": "I could not divide this among the workers, so none of them was asked: {reason}.",
@@ -54,7 +54,7 @@ _CHINESE = {
 class Assignment(BaseModel, frozen=True):
     """A part of the task for one worker."""
 
-    id: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,15}$", description="a1, a2, ...")
+    id: str = Field(pattern=r"^a[1-9][0-9]?$", description="a1, a2, ...")
     worker: str
     task: str = Field(min_length=1, max_length=8_000, description="Complete in itself.")
     depends_on: tuple[str, ...] = Field(default=(), description="Ids of assignments whose findings it needs.")
@@ -93,11 +93,6 @@ class Finding:
     text: str
     gap: str = ""
     record: RunRecord | None = None
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """The steps of the worker's run."""
-        return self.record.steps if self.record else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +214,8 @@ class Supervisor:
         work.findings = await self._collect(work, assignments)
         work.move(RunState.OBSERVING)
         for finding in work.findings:
-            work.add((_as_step(finding, work.ctx), *finding.steps), finding.assignment.label)
+            inside = finding.record.steps if finding.record else ()
+            work.add((_as_step(finding, work.ctx), *inside), finding.assignment.label)
         work.move(RunState.THINKING)
         if not any(f.text for f in work.findings):
             limits = [f.record.error for f in work.findings if f.record and isinstance(f.record.error, LimitReached)]
@@ -254,9 +250,7 @@ class Supervisor:
         async def carry_out(n: int, assignment: Assignment) -> Finding:
             given = [await tasks[id] for id in assignment.depends_on]
             if given and not any(f.text for f in given):
-                return Finding(
-                    assignment=assignment, text="", gap="not begun, since what it depends on came to nothing"
-                )
+                return Finding(assignment=assignment, text="", gap="not begun, as what it depends on came to nothing")
             async with gate:
                 return await self._carry_out(work, build_part(ctx, f"w{n}"), assignment, given)
 
@@ -273,19 +267,14 @@ class Supervisor:
         worker = self._workers[assignment.worker]
         task = "\n\n".join([assignment.task, *map(_render, given)])
         work.tell(_SELF.name, assignment.label, task)
-        try:
-            record = await run_worker(worker, task, ctx, loop=self._loop, executor=self._executor)
-        except AgentError as e:
-            finding = Finding(assignment=assignment, text="", gap=ctx.redactor.redact(str(e)))
-        else:
-            gap = "" if record.error is None else str(record.error)
-            if _is_offline(record) and all(step.kind == "model" for step in record.steps):
-                gap = "none of its tools fits"
-            partly = isinstance(record.error, LimitReached) and any(step.ok for step in record.steps)
-            text = record.answer if partly or not gap else ""
-            finding = Finding(assignment=assignment, text=text, gap=gap, record=record)
-        work.tell(assignment.label, _SELF.name, finding.text or finding.gap)
-        return finding
+        record = await run_worker(worker, task, ctx, loop=self._loop, executor=self._executor)
+        gap = "" if record.error is None else str(record.error)
+        if _is_offline(record) and all(step.kind == "model" for step in record.steps):
+            gap = "none of its tools fits"
+        partly = isinstance(record.error, LimitReached) and any(step.ok for step in record.steps)
+        text = record.answer if partly or not gap else ""
+        work.tell(assignment.label, _SELF.name, text or gap)
+        return Finding(assignment=assignment, text=text, gap=gap, record=record)
 
     async def _synthesise(self, work: _Work) -> None:
         blocks = [_render(f) for f in work.findings if f.text]
@@ -358,13 +347,10 @@ def _list_gaps(work: _Work) -> list[str]:
 def _check_citations(text: str, work: _Work) -> str:
     """Remove citations of findings that do not exist, and say so; where there is none at all, name the findings."""
     known = {f.assignment.label for f in work.findings if f.text}
-    words = {part for f in work.findings for part in (f.assignment.worker, f.assignment.id)}
     cited, dropped = set[str](), list[str]()
 
     def check(match: re.Match[str]) -> str:
         labels = re.split("[,;] *", match[2])
-        if not any(words & {*label.split(":")} or re.fullmatch(r".*:a\d+", label) for label in labels):
-            return match[0]  # something else in brackets
         kept = [label for label in labels if label in known]
         cited.update(kept)
         dropped.extend(label for label in labels if label not in known)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from types import MappingProxyType
 from typing import Annotated
 
@@ -33,13 +35,13 @@ SHARE = 0.8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """A specialist: an agent with instructions and tools of its own.
+    """An agent with instructions and tools of its own, which ``build_workers`` makes ready to be asked.
 
     Args:
-        agent: its name, tools and bounds. ``tools`` None means every READ tool, once ``build_workers`` has seen it.
+        agent: its name, tools (None: every READ tool) and bounds.
         description: what it finds out, for whoever divides the work.
-        template: its instructions, or the name of their template. They are filled in when it is asked, since only
-            then it is known which of its tools the person behind the run may use.
+        template: its instructions, or their name. They are filled in when it is asked, for only then it is known which
+            of its tools the person behind the run may use.
     """
 
     agent: Agent
@@ -52,44 +54,16 @@ class Worker:
         return self.agent.name
 
 
-def _worker(name: str, template: str, description: str, tools: str, *, steps: int = 5, memory: int = 8_000) -> Worker:
-    agent = Agent(name=name, tools=(*tools.split(), "read_output"), max_steps=steps, memory_tokens=memory)
-    return Worker(agent=agent, description=description, template=template)
-
-
-BUILT_IN = (
-    _worker(
-        "sql_optimizer",
-        "sql_optimizer",
-        "finds slow database statements, reads their plans, and says what to change",
-        "get_slow_queries explain_query run_readonly_sql",
-    ),
-    _worker(
-        "report_generator",
-        "report",
-        "writes a report from the findings of other workers that it depends on; looks nothing up itself",
-        "generate_report calculator current_time",
-    ),
-    _worker(
-        "researcher",
-        "research",
-        "looks things up on the web and in papers, and names its sources",
-        "web_search read_webpage search_papers current_time",
-        steps=8,
-        memory=12_000,
-    ),
-    _worker(
-        "analyst",
-        "analyst",
-        "gets numbers and computes with them: counts, trends, comparisons, what stands out",
-        "get_slow_queries run_readonly_sql run_python calculator current_time",
-    ),
-)
-"""Tools of theirs that are not registered are left out."""
+def load_built_in() -> Iterator[Worker]:
+    """Yield the workers of ``workers.toml``, with every tool that they could use."""
+    for name, d in tomllib.loads((files("agent_core") / "workers.toml").read_text(encoding="utf-8")).items():
+        steps, memory = d.get("max_steps", 5), d.get("memory_tokens", 8_000)
+        agent = Agent(name=name, tools=tuple(d["tools"]), max_steps=steps, memory_tokens=memory)
+        yield Worker(agent=agent, description=d["description"], template=d["template"])
 
 
 def build_workers(configured: Sequence[Worker], prompts: Prompts, registry: ToolRegistry) -> Mapping[str, Worker]:
-    """Return the built-in workers and the configured ones, which replace those of the same name, ready to be asked.
+    """Return the workers of ``workers.toml`` and the configured ones, which replace those of the same name.
 
     Call it when every tool is registered. No worker gets ``call_worker``.
 
@@ -98,7 +72,10 @@ def build_workers(configured: Sequence[Worker], prompts: Prompts, registry: Tool
     """
     known = {tool.name: tool for tool in registry.tools() if tool.name != CALL_WORKER}
     reading = tuple(name for name, tool in known.items() if tool.effect is Effect.READ)
-    workers = {w.name: _complete(w, tuple(n for n in w.agent.tools or () if n in known), prompts) for w in BUILT_IN}
+    workers: dict[str, Worker] = {}
+    for worker in load_built_in():
+        tools = tuple(name for name in worker.agent.tools or () if name in known)
+        workers[worker.name] = _complete(worker, tools, prompts)
     for worker in configured:
         if NAME_PATTERN.fullmatch(worker.name) is None or not worker.description.strip():
             raise ConfigError(f"worker {worker.name!r}: needs a description, and a name of letters, digits, '_', '-'")

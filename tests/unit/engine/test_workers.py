@@ -214,7 +214,9 @@ async def test_a_resumed_run_replays_what_its_worker_had_done() -> None:
     task.cancel()
     await asyncio.wait([task])
     second = Cast(boss="done", analyst="42")
-    record = await Office(second, journal=journal).ask()
+    later = Office(second, journal=journal)
+    later.clock.seconds = 3_600  # the process was away for an hour
+    record = await later.ask()
     assert record.answer == "done"
     assert [part for part, _ in second.asked] == ["analyst", "boss"]
     assert second.requests("analyst")[0].messages[-1].role == "tool"  # goes on after the call that was done
