@@ -25,7 +25,7 @@ _PRODUCTS = re.compile(
     r"(?i:(?:postgre|my|no)?sql|(?:maria|mongo|inno)db|git(?:hub|lab)|rabbitmq|clickhouse|pgbouncer|haproxy)|[A-Z]+s"
 )
 _SCRIPTS = ("<super>", "<sub>", "<fraction>", "<circle>", "<square>")  # 10² is not 102
-_CLOSING = re.compile(r"""(?<=[\w\s)\]}"'`”’」%+\ue000])[\s?!.…。;,:~]+$""")  # but "$?" is not "$!"
+_CLOSING = re.compile(r"""(?<=[\w\s)\]}"'`”’」%+])[\s?!.…。;,:~]+$""")  # but "$?" is not "$!"
 _COMMA = re.compile(  # before a new clause it is a matter of taste; "web, worker" may not be "web worker"
     r"(?<![不别没否])(?<!\bno)(?<!not)(?<!n't)(?<!\byes),(?=\s*(?:why|what|which|who|where|when|how|is|are|do|does|can"
     r"|please|and|or|but|then|so|if|thanks?)\b|\s*(?:为什么|怎么|如何|什么|哪|请|谢谢|应该|是否|有没有))"
@@ -114,5 +114,5 @@ def _words(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     prose = " \ue000 ".join(parts[::2]).strip()
     for pattern, instead in _REWRITES:
         prose = pattern.sub(instead, prose)
-    pieces = (_CLOSING.sub("", piece).strip("()") or piece for piece in re.findall(rf"[{_CJK}]|[^\s{_CJK}]+", prose))
+    pieces = re.findall(rf"[{_CJK}]|[^\s{_CJK}]+", prose)
     return tuple(word for piece in pieces if (word := _WORDS.get(piece, piece))), tuple(parts[1::2])
