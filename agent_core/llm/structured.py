@@ -31,8 +31,7 @@ message holds it. ``auto`` is ``tool``, which works wherever tools do, in prompt
 FINAL_ANSWER = "final_answer"
 MAX_REPAIR_BYTES = 64 * 1024
 REPAIR_TIMEOUT_S = 1.0
-ECHO_CHARS = 4_000
-"""How much of a wrong answer the model is shown again."""
+_ECHO_CHARS = 4_000  # how much of a wrong answer the model is shown again
 
 _NOT_STRICT = frozenset(("default", "allOf", "oneOf", "not", "minLength", "maxLength", "uniqueItems"))
 _build_schema = functools.lru_cache(maxsize=64)(build_parameters)
@@ -158,7 +157,7 @@ async def ask_until(
                 raise OutputInvalid(f"the model gave no usable answer: {mistake}", responses) from mistake
             # told as text also where it was a call: servers refuse a history with arguments that are no JSON
             said = response.message.content or " ".join(call.arguments for call in response.message.tool_calls)
-            wrong = ModelMessage(role="assistant", content=said.strip()[:ECHO_CHARS] or "(nothing)")
+            wrong = ModelMessage(role="assistant", content=said.strip()[:_ECHO_CHARS] or "(nothing)")
             told = ModelMessage(role="user", content=str(mistake))
             request = replace(request, messages=(*request.messages, wrong, told))
         else:

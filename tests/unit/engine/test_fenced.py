@@ -77,6 +77,7 @@ def test_any_text_is_an_object_or_refused(text: str) -> None:
         "no object at all",
         '["a"]',
         '[{"a": 1}]',
+        '[{"a": 1}',
         '[1, {"a": 1}]',
         '{"a": 1} {"b": 2}',
         'Action: {"a": 1}\nObservation: ok\nAction: {"a": 2}',
