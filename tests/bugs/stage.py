@@ -14,6 +14,7 @@ from agent_core.llm.openai_compat import OpenAICompatible
 from agent_core.llm.tokens import EstimatingCounter
 from agent_core.llm.types import ModelMessage, ToolCall
 from agent_core.memory.conversation import Conversation
+from agent_core.memory.summarize import Summarizer
 from agent_core.runtime.events import EventSink, ignore_events
 from agent_core.runtime.loop import AgentLoop
 from agent_core.runtime.state import RunRecord
@@ -37,8 +38,16 @@ class Stage:
     Its tools: ``look`` (READ) and ``restart`` (EXEC), whose runs are counted in ``ran``.
     """
 
-    def __init__(self, server: OpenAIServer, *, approver: Approver | None = None, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        server: OpenAIServer,
+        *,
+        approver: Approver | None = None,
+        limits: Limits | None = None,
+        summarizer: Summarizer | None = None,
+    ) -> None:
         self.server = server
+        self.summarizer = summarizer
         self.limits = limits or Limits()
         self.provider = OpenAICompatible(name="main", model="fake-large", api_key="k", base_url=server.base_url)
         self.ran: Counter[str] = Counter()
@@ -87,7 +96,7 @@ class Stage:
         journal: Journal | None = None,
         emit: EventSink | None = None,
     ) -> RunRecord:
-        loop = AgentLoop(provider=self.provider, executor=self.executor)
+        loop = AgentLoop(provider=self.provider, executor=self.executor, summarizer=self.summarizer)
         ctx = self.context(run_id, journal=journal, emit=emit)
         question = [ModelMessage(role="user", content=text)]
         async with asyncio.timeout(30):
