@@ -7,12 +7,13 @@ things the engine wants from the program around it; each has a default that work
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypedDict, Unpack
 
 from agent_core.llm.types import ModelMessage
 from agent_core.runtime.events import EventSink, ignore_events
@@ -215,6 +216,22 @@ class Steering:
         return waiting
 
 
+class ContextFields(TypedDict, total=False):
+    """The fields of ``RunContext`` that have a default."""
+
+    limits: Limits
+    clock: Clock
+    redactor: Redactor
+    journal: Journal
+    emit: EventSink
+    budget: Budget
+    outputs: OutputStore
+    steering: Steering | None
+    cache_scope: str
+    deps: object
+    tags: Mapping[str, str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
     """The frozen surroundings of one run, handed to the loop, the executor and every tool.
@@ -249,6 +266,13 @@ class RunContext:
     cache_scope: str = ""
     deps: object = None
     tags: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def create(cls, thread_id: str = "", **fields: Unpack[ContextFields]) -> RunContext:
+        """Build the context of a new run: with an id of its own, and ``limits.run_deadline_s`` from now on."""
+        limits, clock = fields.get("limits", Limits()), fields.get("clock", SystemClock())
+        deadline = clock.monotonic() + limits.run_deadline_s
+        return cls(run_id=f"r{secrets.token_hex(8)}", thread_id=thread_id, deadline=deadline, **fields)
 
     def remaining_s(self) -> float:
         """Seconds until the deadline; 0 when it has passed."""

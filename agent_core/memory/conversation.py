@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from agent_core.llm.tokens import MESSAGE_OVERHEAD, TokenCounter
+from agent_core.llm.tokens import MESSAGE_OVERHEAD, EstimatingCounter, TokenCounter
 from agent_core.llm.types import ModelMessage
 
 
@@ -32,11 +32,12 @@ class Conversation:
     conversation at a time.
 
     Args:
-        counter: counts the tokens of messages that come without a count.
+        counter: counts the tokens of messages that come without a count; by default an estimate (``load_counter`` is
+            exact).
     """
 
-    def __init__(self, counter: TokenCounter) -> None:
-        self._counter = counter
+    def __init__(self, counter: TokenCounter | None = None) -> None:
+        self._counter = counter or EstimatingCounter()
         self._messages: list[ModelMessage] = []
         self._tokens: list[int] = []
         self._total = 0

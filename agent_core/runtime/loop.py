@@ -103,7 +103,7 @@ class AgentLoop:
         )
 
     async def run(
-        self, agent: Agent, ctx: RunContext, conversation: Conversation, question: Sequence[ModelMessage]
+        self, agent: Agent, ctx: RunContext, conversation: Conversation, question: Sequence[ModelMessage] | str
     ) -> RunRecord:
         """Answer ``question`` and append it, and all that follows from it, to ``conversation``.
 
@@ -114,7 +114,7 @@ class AgentLoop:
             agent: how to answer.
             ctx: ids, limits, deadline, journal.
             conversation: the thread's history; not used by another run at the same time.
-            question: the user messages of this turn, at least one.
+            question: the user messages of this turn, at least one; or the text of the only one.
 
         Returns:
             The final record.
@@ -122,7 +122,8 @@ class AgentLoop:
         Raises:
             asyncio.CancelledError: somebody cancelled the run; the conversation stays sendable.
         """
-        question = [_received(m, ctx) for m in question]
+        asked = [ModelMessage(role="user", content=question)] if isinstance(question, str) else question
+        question = [_received(m, ctx) for m in asked]
         record = RunRecord(
             run_id=ctx.run_id,
             agent=agent.name,
