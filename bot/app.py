@@ -17,11 +17,9 @@ from adapters.chat import ChatAdapter
 from agent_core.agent import Agent
 from agent_core.context import Clock, Limits, Redactor, SystemClock
 from agent_core.errors import ConfigError
-from agent_core.llm.pricing import FREE, Price, PriceList
-from agent_core.llm.provider import Provider
 from agent_core.llm.router import Router
 from agent_core.llm.tokens import TokenCounter, load_counter
-from agent_core.prompts import load_prompt
+from agent_core.memory.summarize import Summarizer
 from agent_core.runtime.loop import AgentLoop
 from agent_core.tools.builtin import register_builtin
 from agent_core.tools.executor import ToolExecutor
@@ -32,6 +30,16 @@ from bot.commands import CommandRunner
 from bot.dispatcher import Dispatcher
 from bot.http import Metric
 from bot.inbox import Inbox
+from bot.models import (
+    build_cache,
+    build_prices,
+    build_router,
+    build_telemetry,
+    load_templates,
+    measure_providers,
+    offer_workers,
+    sort_models,
+)
 from bot.presenter import Sender
 from bot.redact import SecretRedactor
 from bot.session import EventTap, Session
@@ -40,6 +48,7 @@ from bot.storage import open_store
 from bot.storage.base import Store
 from bot.tools.slow_queries import register_slow_query_tools
 from bot.tools.targets import Target, Targets
+from bot.words import ThreadWords
 
 log = structlog.get_logger("hermod.app")
 
@@ -82,22 +91,35 @@ class App:
         self.limits = build_limits(settings)
         self.access = Access(build_policy(settings.access, settings.targets))
         self.sender = Sender(store=store, adapters=adapters, clock=clock)
-        self._router = router
+        self.router = router
+        prompts = load_templates(settings)
+        self._cache = build_cache(settings, models, clock)
+        self._telemetry = build_telemetry(settings, models)
+        loop = AgentLoop(
+            provider=router,
+            executor=tools.executor,
+            prices=build_prices(models),
+            summarizer=Summarizer(prompts["summary"]),
+            cache=self._cache,
+        )
+        offer_workers(settings, prompts, tools.registry, loop, tools.executor)
         self._counter = asyncio.create_task(asyncio.to_thread(load_counter, router.model))
         self.session = Session(
             store=store,
             adapters=adapters,
             sender=self.sender,
-            loop=AgentLoop(provider=router, executor=tools.executor, prices=build_prices(models)),
+            loop=loop,
             agent=_build_agent(settings, models),
             limits=self.limits,
-            prompt=load_prompt("operations", allowed=frozenset({"name", "now"})),
+            prompt=prompts["operations"],
             commands=tools.commands,
+            words=ThreadWords(store, self._load_counter, router.states, clock),
             access=self.access,
             counter=self._load_counter,
             clock=clock,
             redactor=redactor,
             tap=tap,
+            telemetry=self._telemetry,
         )
         self.dispatcher = Dispatcher(store=store, work=self.session, prefixes=prefixes, owner=owner, clock=clock)
         self.inbox = Inbox(
@@ -125,7 +147,7 @@ class App:
             AdapterNotConfigured: a platform refuses the tokens.
         """
         await free_dead_owners(self.store)
-        await asyncio.to_thread(self._router.prepare)
+        await asyncio.to_thread(self.router.prepare)
         await self._counter
         self._dispatching = asyncio.create_task(self.dispatcher.run(), name="dispatcher")
         for adapter in self.adapters.values():
@@ -147,6 +169,8 @@ class App:
         await self.dispatcher.drain(drain_s)
         await self._disconnect()  # the last replies may have opened connections again
         self._counter.cancel()
+        if self._cache is not None:
+            await self._cache.aclose()
         await asyncio.gather(*(t for t in (self._dispatching, self._counter) if t is not None), return_exceptions=True)
 
     async def _disconnect(self) -> None:
@@ -170,6 +194,7 @@ class App:
             yield Metric(
                 name="hermod_runs_total", help="Ended runs.", kind="counter", value=count, labels={"state": state}
             )
+        yield from measure_providers(self.router.states())
         yield Metric(
             name="hermod_replies_total", help="Replies delivered.", kind="counter", value=self.sender.delivered
         )
@@ -207,7 +232,7 @@ async def open_app(
     models = settings.effective_models(environ)
     async with open_storage(settings) as store:
         tools = build_tools(settings, store, clock)
-        router = Router([build_provider(model, clock) for model in sort_models(models)])
+        router = build_router(settings, models, clock)
         try:
             yield App(
                 settings=settings,
@@ -269,34 +294,6 @@ def build_targets(settings: Settings) -> Targets:
             for name, target in settings.targets.items()
         ]
     )
-
-
-def sort_models(models: Sequence[ModelSettings]) -> list[ModelSettings]:
-    """Order models by priority, then by weight; the order of the settings decides between equals."""
-    return sorted(models, key=lambda m: (m.priority, -m.weight))
-
-
-def build_provider(model: ModelSettings, clock: Clock) -> Provider:
-    """Build the provider of one ``[[models]]`` entry."""
-    if model.kind == "offline":
-        from agent_core.llm.offline import OfflineProvider
-
-        return OfflineProvider(clock)
-    from agent_core.llm.openai_compat import OpenAICompatible
-
-    key = model.api_key.get_secret_value() if model.api_key is not None else "none"
-    return OpenAICompatible(
-        name=model.name, model=model.model, api_key=key, base_url=model.base_url, timeout_s=model.timeout_s
-    )
-
-
-def build_prices(models: Sequence[ModelSettings]) -> PriceList:
-    """Collect the settings' own prices, by provider; the offline provider costs nothing."""
-    overrides = {"offline": FREE}
-    for model in models:
-        if model.input_usd_per_mtok is not None and model.output_usd_per_mtok is not None:
-            overrides[model.name] = Price(input=model.input_usd_per_mtok, output=model.output_usd_per_mtok)
-    return PriceList(overrides)
 
 
 def build_limits(settings: Settings) -> Limits:

@@ -11,7 +11,8 @@ from adapters.chat import ChatAdapter
 from agent_core.context import SystemClock
 from agent_core.errors import ProviderError, ToolFailed
 from agent_core.llm.types import ModelMessage, ModelRequest
-from bot.app import build_provider, build_targets, open_storage
+from bot.app import build_targets, open_storage
+from bot.models import build_provider
 from bot.settings import ModelSettings, Settings
 from bot.storage.base import StoreError
 from bot.tools.slow_queries.preflight import preflight

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -40,7 +40,7 @@ def _escape(text: str) -> str:
 
 
 class HttpServer:
-    """Serves ``/healthz``, ``/readyz`` and ``/metrics``.
+    """Serves ``/healthz``, ``/readyz``, ``/metrics`` and ``/providers``.
 
     Args:
         host, port: where to listen; port 0 takes a free one.
@@ -48,6 +48,7 @@ class HttpServer:
         adapters: all must be connected for readiness.
         alive: true while the dispatcher runs.
         metrics: the program's own counters.
+        providers: how the model providers are doing, as JSON-ready values, for ``/providers``.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class HttpServer:
         adapters: Mapping[str, ChatAdapter],
         alive: Callable[[], bool],
         metrics: Callable[[], Iterable[Metric]],
+        providers: Callable[[], Sequence[Mapping[str, object]]] = tuple,
     ) -> None:
         self._host = host
         self.port = port
@@ -66,6 +68,7 @@ class HttpServer:
         self._adapters = adapters
         self._alive = alive
         self._metrics = metrics
+        self._providers = providers
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
@@ -78,6 +81,7 @@ class HttpServer:
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._serve_metrics)
+        app.router.add_get("/providers", self._serve_providers)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await self._runner.setup()
         await web.TCPSite(self._runner, self._host, self.port).start()
@@ -108,6 +112,9 @@ class HttpServer:
         ready = not waiting and not problem
         body = {"ok": ready, "not_connected": waiting, "problem": problem}
         return web.json_response(body, status=200 if ready else 503)
+
+    async def _serve_providers(self, request: web.Request) -> web.Response:
+        return web.json_response({"items": list(self._providers())})
 
     async def _serve_metrics(self, request: web.Request) -> web.Response:
         metrics = [*await self._read_gauges(), *self._metrics()]

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -27,6 +27,10 @@ from bot.presenter import Sender, Status, build_reply_rows
 from bot.storage.base import Claim, InboxState, RunRow, Store
 from bot.storage.journal import StoreJournal
 from bot.turn import Turn, read_turn, take_turn
+from bot.words import ThreadWords
+
+if TYPE_CHECKING:
+    from agent_core.telemetry import Telemetry
 
 log = structlog.get_logger("hermod.session")
 
@@ -66,10 +70,12 @@ class Session:
         store, adapters, sender: where rows and replies go.
         loop, agent, limits, prompt: how runs are made; ``prompt`` fills the agent's instructions.
         commands: runs slash commands.
+        words: answers words about the thread itself.
         access: who may do what.
         counter: counts the tokens of new messages.
         clock, redactor: the engine's seams.
         tap: follows every run's events, or None.
+        telemetry: exports every run's spans and metrics, or None.
     """
 
     def __init__(
@@ -83,11 +89,13 @@ class Session:
         limits: Limits,
         prompt: PromptTemplate,
         commands: CommandRunner,
+        words: ThreadWords,
         access: Access,
         counter: Callable[[], Awaitable[TokenCounter]],
         clock: Clock,
         redactor: Redactor,
         tap: EventTap | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self._store = store
         self._adapters = adapters
@@ -97,11 +105,13 @@ class Session:
         self._limits = limits
         self._prompt = prompt
         self._commands = commands
+        self._words = words
         self._access = access
         self._counter = counter
         self._clock = clock
         self._redactor = redactor
         self._tap = tap
+        self._telemetry = telemetry
         self._stopped: set[str] = set()
         self.ended: dict[str, int] = {"finished": 0, "error": 0}
 
@@ -168,6 +178,8 @@ class Session:
         if declined := await self._decline(claim, run, turn):
             return declined
         first = turn.inbound[0]
+        if isinstance(first, Message) and len(turn.inbound) == 1 and (said := await self._words.answer(first)):
+            return Answer(text=said)
         messages, problem = _look_at([i for i in turn.inbound if isinstance(i, Message)])
         if isinstance(first, Message) and not messages:
             return Answer(text=problem)
@@ -206,7 +218,7 @@ class Session:
             if self._tap is not None:
                 self._tap(claim.thread_key, event)
 
-        return RunContext(
+        ctx = RunContext(
             run_id=run.run_id,
             thread_id=claim.thread_key,
             limits=self._limits,
@@ -219,6 +231,7 @@ class Session:
             cache_scope=self._access.scope_of(turn.callers),
             deps=turn,
         )
+        return ctx if self._telemetry is None else self._telemetry.follow(ctx)
 
     async def _ask_agent(self, run: RunRow, ctx: RunContext, messages: Sequence[Message]) -> Answer:
         memory = await load_memory(self._store, ctx.thread_id, await self._counter())

@@ -80,8 +80,8 @@ class Settings(SettingsTree):
         """Return the models to use, with name, key and endpoint filled in.
 
         Without ``[[models]]``: one OpenAI model when ``OPENAI_API_KEY`` is set (``OPENAI_BASE_URL`` and
-        ``HERMOD_MODEL`` count), else the offline one. A configured model takes ``OPENAI_API_KEY`` only when it
-        has no endpoint of its own, so that the key never goes to another vendor.
+        ``HERMOD_MODEL`` count), else the offline one. A configured model takes ``OPENAI_API_KEY`` (or
+        ``ANTHROPIC_API_KEY``) only when it has no endpoint of its own, so that the key never goes to another vendor.
         """
         key, url = environ.get("OPENAI_API_KEY", ""), environ.get("OPENAI_BASE_URL", "") or OPENAI_URL
         if not self.models:
@@ -89,21 +89,27 @@ class Settings(SettingsTree):
                 return (ModelSettings(name="offline", kind="offline"),)
             model = environ.get("HERMOD_MODEL", "") or DEFAULT_MODEL
             return (ModelSettings(name="openai", model=model, base_url=url, api_key=SecretStr(key)),)
-        return tuple(_complete_model(model, key, url) for model in self.models)
+        return tuple(_complete_model(model, environ) for model in self.models)
 
 
-def _complete_model(model: ModelSettings, key: str, url: str) -> ModelSettings:
+def _complete_model(model: ModelSettings, environ: Mapping[str, str]) -> ModelSettings:
+    openai_key, url = environ.get("OPENAI_API_KEY", ""), environ.get("OPENAI_BASE_URL", "") or OPENAI_URL
     filled: dict[str, object] = {"name": model.name or model.model or model.kind}
     if model.kind == "openai" and model.base_url is None:
         filled["base_url"] = OPENAI_URL
-        if model.api_key is None and key:
-            filled.update(base_url=url, api_key=SecretStr(key))
+        if model.api_key is None and openai_key:
+            filled.update(base_url=url, api_key=SecretStr(openai_key))
+    if model.kind == "anthropic" and model.base_url is None and model.api_key is None:
+        filled["api_key"] = SecretStr(environ.get("ANTHROPIC_API_KEY", ""))
     return model.model_copy(update=filled)
 
 
 def is_installed(module: str) -> bool:
     """Tell whether a module could be imported, without importing it."""
-    return importlib.util.find_spec(module) is not None
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # a package above it is not there
+        return False
 
 
 def load_settings(

@@ -16,6 +16,9 @@ from bot.settings_tree import ModelSettings, SettingsTree, TargetSettings
 Installed = Callable[[str], bool]
 """Tells whether an import name is installed."""
 
+BUILT_IN_WORKERS = frozenset({"sql_optimizer", "report_generator", "researcher", "analyst"})
+"""Names of ``agent_core/workers.toml``; written out because settings know nothing that runs."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _SCHEMES = ("postgresql", "mysql", "sqlite", "slowlog")
@@ -24,7 +27,10 @@ _SCHEMES = ("postgresql", "mysql", "sqlite", "slowlog")
 def check_tree(tree: SettingsTree, environ: Mapping[str, str], installed: Installed) -> Iterator[Mistake]:
     """Yield every mistake that single keys cannot show."""
     yield from _check_storage(tree)
-    yield from _check_models(tree, environ)
+    yield from _check_models(tree, environ, installed)
+    yield from _check_cache(tree, installed)
+    yield from _check_workers(tree)
+    yield from _check_otel(tree, installed)
     yield from _check_slack(tree, installed)
     if tree.discord is not None:
         yield Mistake(path=("discord",), text="this release has no Discord adapter yet; remove the table")
@@ -48,34 +54,69 @@ def _check_storage(tree: SettingsTree) -> Iterator[Mistake]:
         yield Mistake(path=path, text="must name an SQLite file, such as sqlite:///hermod.db")
 
 
-def _check_models(tree: SettingsTree, environ: Mapping[str, str]) -> Iterator[Mistake]:
+def _check_models(tree: SettingsTree, environ: Mapping[str, str], installed: Installed) -> Iterator[Mistake]:
     names: set[str] = set()
     for index, model in enumerate(tree.models):
         path: KeyPath = ("models", index)
-        yield from _check_model(path, model, environ)
+        yield from _check_model(path, model, environ, installed)
         name = model.name or model.model or model.kind
         if name in names:
             yield Mistake(path=(*path, "name"), text="another model has this name; give each its own")
         names.add(name)
 
 
-def _check_model(path: KeyPath, model: ModelSettings, environ: Mapping[str, str]) -> Iterator[Mistake]:
-    if model.kind == "anthropic":
-        text = "the kind anthropic is not in this release yet; use openai with the base_url of a compatible endpoint"
-        yield Mistake(path=(*path, "kind"), text=text)
+def _check_model(
+    path: KeyPath, model: ModelSettings, environ: Mapping[str, str], installed: Installed
+) -> Iterator[Mistake]:
     given, made = model.input_usd_per_mtok, model.output_usd_per_mtok
     if (given is None) != (made is None):
         missing = "input_usd_per_mtok" if given is None else "output_usd_per_mtok"
         yield Mistake(path=(*path, missing), text="missing; a price needs both, for input and for output tokens")
-    if model.kind != "openai":
+    if model.kind == "offline":
         return
+    if model.kind == "anthropic" and not installed("anthropic"):
+        yield _missing_extra((*path, "kind"), "anthropic")
+    if model.embedding_model and model.kind != "openai":
+        yield Mistake(path=(*path, "embedding_model"), text="only models of the kind openai can have one; remove it")
     if not model.model:
         yield Mistake(path=(*path, "model"), text="missing; set the vendor's name of the model, such as gpt-4o-mini")
     if model.base_url is not None:
         yield from _check_http_url((*path, "base_url"), model.base_url)
-    elif model.api_key is None and not environ.get("OPENAI_API_KEY"):
+    elif model.api_key is None and not environ.get(f"{model.kind.upper()}_API_KEY"):
         text = "missing; set api_key, api_key_env or api_key_file (only an endpoint with a base_url may do without)"
         yield Mistake(path=(*path, "api_key"), text=text)
+
+
+def _check_cache(tree: SettingsTree, installed: Installed) -> Iterator[Mistake]:
+    cache = tree.cache
+    if cache.semantic and not any(model.embedding_model for model in tree.models):
+        text = "needs a model with an embedding_model; set one in [[models]], or semantic = false"
+        yield Mistake(path=("cache", "semantic"), text=text)
+    if cache.backend == "memory":
+        return
+    for used, key, module in ((cache.exact, "redis_url", "redis"), (cache.semantic, "milvus_uri", "pymilvus")):
+        if used and not getattr(cache, key):
+            yield Mistake(path=("cache", key), text='missing; the backend "redis+milvus" needs it')
+        if used and not installed(module):
+            yield _missing_extra(("cache", "backend"), "cache")
+
+
+def _check_workers(tree: SettingsTree) -> Iterator[Mistake]:
+    names = {model.name or model.model for model in tree.models}
+    for name, worker in tree.workers.items():
+        yield from _check_name(("workers",), name, tree.workers)
+        if not worker.description and name not in BUILT_IN_WORKERS:
+            text = "missing; say what the worker finds out, so that tasks can be given to it"
+            yield Mistake(path=("workers", name, "description"), text=text)
+        if worker.model is not None and worker.model not in names:
+            yield Mistake(path=("workers", name, "model"), text="no entry of [[models]] has this name; mend it")
+
+
+def _check_otel(tree: SettingsTree, installed: Installed) -> Iterator[Mistake]:
+    if tree.otel.endpoint is not None:
+        yield from _check_http_url(("otel", "endpoint"), tree.otel.endpoint)
+        if not installed("opentelemetry.exporter"):
+            yield _missing_extra(("otel", "endpoint"), "otel")
 
 
 def _check_http_url(path: KeyPath, url: str) -> Iterator[Mistake]:

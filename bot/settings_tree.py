@@ -53,8 +53,8 @@ class ModelSettings(Section):
     name: str = Field(default="", description="Name in errors and logs; empty: the model's own name.")
     kind: Literal["openai", "anthropic", "offline"] = Field(
         default="openai",
-        description="`openai` speaks to any OpenAI-compatible endpoint; `offline` uses no model at all; "
-        "`anthropic` is not in this release yet.",
+        description="`openai` speaks to any OpenAI-compatible endpoint, `anthropic` to Anthropic's Messages (extra "
+        "`anthropic`); `offline` uses no model at all.",
     )
     model: str = Field(default="", description="The vendor's name of the model; needed unless the kind is `offline`.")
     base_url: str | None = Field(
@@ -64,7 +64,10 @@ class ModelSettings(Section):
     api_key_env: str | None = Field(default=None, description=_env_of("api_key"))
     api_key_file: str | None = Field(default=None, description=_file_of("api_key"))
     weight: float = Field(
-        default=1.0, gt=0, le=1_000_000, description="Within one priority, the heavier model is asked first."
+        default=1.0,
+        gt=0,
+        le=1_000_000,
+        description="Share of the first requests within one priority; the others are the fallback.",
     )
     priority: int = Field(default=0, ge=0, le=1000, description="Lower numbers are asked first.")
     timeout_s: Seconds = Field(default=60.0, description="Bound of one request, streaming included, in seconds.")
@@ -74,11 +77,12 @@ class ModelSettings(Section):
     max_tokens: Count | None = Field(
         default=4096, description="Bound of one answer, in tokens; that of the first model counts."
     )
-    max_concurrency: Count | None = Field(
-        default=None, description="Requests at a time; empty: no bound.", json_schema_extra=LATER
+    max_concurrency: Count | None = Field(default=None, description="Requests at a time; empty: no bound.")
+    tool_calls: Literal["native", "prompted"] = Field(
+        default="native", description="`prompted` is for models that cannot call functions: they are asked for JSON."
     )
     embedding_model: str | None = Field(
-        default=None, description="Model for the semantic cache.", json_schema_extra=LATER
+        default=None, description="Model of the same endpoint for the semantic cache (kind `openai`)."
     )
     input_usd_per_mtok: float | None = Field(
         default=None, ge=0, le=1_000_000, description="Price of a million input tokens; empty: the built-in price list."
@@ -268,8 +272,13 @@ class ReportSettings(Section):
 
 
 class WorkerSettings(Section):
-    """A worker of the supervisor; the table's name is the worker's name."""
+    """A worker; the table's name is its name. With one, the agent can hand tasks to it and to the built-in ones.
 
+    The built-in ones are `sql_optimizer`, `report_generator`, `researcher` and `analyst`; a table of one of these names
+    changes it.
+    """
+
+    description: str = Field(default="", description="What it finds out; needed unless it is a built-in one.")
     template: str | None = Field(default=None, description="Prompt template.")
     model: str | None = Field(default=None, description="Name of an entry of `models`; empty: the router decides.")
     tools: tuple[str, ...] = Field(default=(), description="Tools that it may use; empty: all READ tools.")
@@ -298,8 +307,13 @@ class ResearchSettings(Section):
 class OtelSettings(Section):
     """OpenTelemetry export."""
 
-    endpoint: str | None = Field(default=None, description="OTLP endpoint; empty: no export.", repr=False)
-    semconv: str | None = Field(default=None, description="Version of the semantic conventions.")
+    endpoint: str | None = Field(
+        default=None, description="OTLP/HTTP endpoint, such as http://127.0.0.1:4318; empty: no export.", repr=False
+    )
+    semconv: Literal["v1.41", "latest"] = Field(
+        default="v1.41", description="Semantic conventions of the names: those that every backend knows, or the newest."
+    )
+    content: bool = Field(default=False, description="Also export what was asked, found and answered, redacted.")
 
 
 class CollectorSettings(Section):
@@ -340,13 +354,9 @@ class SettingsTree(Section):
 
     storage: StorageSettings = Field(default_factory=StorageSettings, description="Where Hermod keeps its rows.")
     models: tuple[ModelSettings, ...] = Field(default=(), description="Language models.")
-    router: RouterSettings = Field(
-        default_factory=RouterSettings, description="Retries and breakers.", json_schema_extra=LATER
-    )
+    router: RouterSettings = Field(default_factory=RouterSettings, description="Retries and breakers.")
     limits: LimitSettings = Field(default_factory=LimitSettings, description="Bounds of one run.")
-    cache: CacheSettings = Field(
-        default_factory=CacheSettings, description="Cache of model answers.", json_schema_extra=LATER
-    )
+    cache: CacheSettings = Field(default_factory=CacheSettings, description="Cache of model answers.")
     slack: SlackSettings | None = Field(default=None, description="The Slack app.")
     discord: DiscordSettings | None = Field(default=None, description="The Discord bot.", json_schema_extra=LATER)
     http: HttpSettings = Field(default_factory=HttpSettings, description="The HTTP port.")
@@ -358,16 +368,12 @@ class SettingsTree(Section):
     reports: Mapping[str, ReportSettings] = Field(
         default_factory=dict, description="Scheduled reports.", json_schema_extra=LATER
     )
-    workers: Mapping[str, WorkerSettings] = Field(
-        default_factory=dict, description="Workers of the supervisor.", json_schema_extra=LATER
-    )
-    prompts: PromptSettings = Field(
-        default_factory=PromptSettings, description="Prompt templates.", json_schema_extra=LATER
-    )
+    workers: Mapping[str, WorkerSettings] = Field(default_factory=dict, description="Workers of the supervisor.")
+    prompts: PromptSettings = Field(default_factory=PromptSettings, description="Prompt templates.")
     research: ResearchSettings = Field(
         default_factory=ResearchSettings, description="Web research.", json_schema_extra=LATER
     )
-    otel: OtelSettings = Field(default_factory=OtelSettings, description="OpenTelemetry.", json_schema_extra=LATER)
+    otel: OtelSettings = Field(default_factory=OtelSettings, description="OpenTelemetry.")
     collector: CollectorSettings = Field(
         default_factory=CollectorSettings, description="Background snapshots.", json_schema_extra=LATER
     )

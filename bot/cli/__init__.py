@@ -207,6 +207,14 @@ def doctor(config: Config = None, as_json: Json = False) -> None:
 
 
 @app.command()
+def providers(config: Config = None, as_json: Json = False) -> None:
+    """Show how the model providers of a running `hermod run` are doing, or how they are configured."""
+    from bot.cli.providers import run_providers
+
+    _finish(run_providers(config=config, as_json=as_json))
+
+
+@app.command()
 def manifest() -> None:
     """Print the Slack app manifest."""
     from bot.cli.inspect import print_manifest

@@ -15,6 +15,7 @@ from agent_core.errors import ConfigError
 from bot.app import App, open_app
 from bot.cli.setup import print_error, set_up
 from bot.http import HttpServer
+from bot.models import state_as_data
 from bot.settings import Settings
 
 log = structlog.get_logger("hermod.run")
@@ -74,6 +75,7 @@ async def serve(app: App, settings: Settings, stop: asyncio.Event) -> None:
         adapters=app.adapters,
         alive=lambda: app.alive,
         metrics=app.metrics,
+        providers=lambda: [state_as_data(state) for state in app.router.states()],
     )
     try:
         # the port first: while the platforms connect, /readyz already says that they do not yet

@@ -1,7 +1,7 @@
 """The Store on one SQLite file, through aiosqlite.
 
 Every verb is one function handed to the writer (``BEGIN IMMEDIATE``, see ``sqlite_connection``) or to the reader. The
-functions are in ``sqlite_claims``, ``sqlite_runs``, ``sqlite_memory`` and ``sqlite_ledger``; what the verbs mean is said
+functions are in ``sqlite_claims``, ``sqlite_runs``, ``sqlite_memory``, ``sqlite_ledger``; what the verbs mean is said
 in ``base.Store``. Where that leaves room:
 
 * A finished run is refused with ``StoreError`` (not ``Fenced``) by every verb that would change it.

@@ -9,10 +9,13 @@ from contextlib import asynccontextmanager
 from adapters.chat import ChatAdapter
 from agent_core.agent import Agent
 from agent_core.context import Clock, Limits, NoRedactor, Redactor, SystemClock
+from agent_core.llm.cache import AnswerCache
 from agent_core.llm.pricing import FREE, PriceList
 from agent_core.llm.provider import Provider
+from agent_core.llm.router import Router
 from agent_core.llm.scripted import ScriptedProvider, Turn
 from agent_core.llm.tokens import TokenCounter
+from agent_core.memory.summarize import Summarizer
 from agent_core.prompts import load_prompt
 from agent_core.runtime.loop import AgentLoop
 from agent_core.tools.approval import Approver
@@ -25,6 +28,7 @@ from bot.inbox import Inbox
 from bot.presenter import Sender
 from bot.session import Session
 from bot.storage.base import Store
+from bot.words import ThreadWords
 from tests.unit.bot.recording import MemoryChat
 from tests.unit.engine.running import WordCounter
 
@@ -46,6 +50,7 @@ class Desk:
         agent: Agent | None = None,
         adapters: Mapping[str, ChatAdapter] | None = None,
         approver: Approver | None = None,
+        cache: AnswerCache | None = None,
     ) -> None:
         self.store = store
         self.chat = chat or MemoryChat()
@@ -62,11 +67,18 @@ class Desk:
             store=store,
             adapters=adapters,
             sender=self.sender,
-            loop=AgentLoop(provider=provider, executor=executor, prices=PriceList({"scripted": FREE})),
+            loop=AgentLoop(
+                provider=provider,
+                executor=executor,
+                prices=PriceList({"scripted": FREE}),
+                summarizer=Summarizer(),
+                cache=cache,
+            ),
             agent=agent or Agent(name="operations"),
             limits=Limits(run_deadline_s=20),
             prompt=load_prompt("operations", allowed=frozenset({"name", "now"})),
             commands=CommandRunner(executor),
+            words=ThreadWords(store, counter, Router([provider]).states, clock),
             access=Access(policy),
             counter=counter,
             clock=clock,

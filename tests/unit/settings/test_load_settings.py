@@ -225,14 +225,16 @@ def test_all_mistakes_of_all_kinds_are_told_at_once_with_place_and_remedy(tmp_pa
         '[storage]\nurl = "postgresql://db/hermod"\n'
     )
     environ = {"HERMOD_HTTP__PORT": "99999", "HERMOD_LIMIT__MAX_STEPS": "3"}
-    assert sorted(problems(tmp_path, text, environ, missing=("slack_bolt",))) == [
+    assert sorted(problems(tmp_path, text, environ, missing=("slack_bolt", "anthropic"))) == [
         "HERMOD_HTTP__PORT: must be at most 65535",
         "HERMOD_LIMIT__MAX_STEPS: unknown setting; did you mean HERMOD_LIMITS__MAX_STEPS?",
         "hermod.toml: discord: this release has no Discord adapter yet; remove the table",
         "hermod.toml: limits.max_step: unknown key; did you mean max_steps?",
         "hermod.toml: limits.tokens: must be a whole number",
-        "hermod.toml: models[0].kind: the kind anthropic is not in this release yet; "
-        "use openai with the base_url of a compatible endpoint",
+        "hermod.toml: models[0].api_key: missing; set api_key, api_key_env or api_key_file "
+        "(only an endpoint with a base_url may do without)",
+        "hermod.toml: models[0].kind: missing extra anthropic; install it with: pip install 'hermod-bot[anthropic]'",
+        "hermod.toml: models[0].model: missing; set the vendor's name of the model, such as gpt-4o-mini",
         "hermod.toml: slack.app_token: missing; set app_token, app_token_env or app_token_file (xapp-...)",
         "hermod.toml: slack.bot_token: holds a token that starts with xapp-; a bot_token starts with xoxb-",
         "hermod.toml: slack.mode: must be 'socket' or 'http'",
@@ -404,14 +406,66 @@ def test_a_key_of_the_file_never_goes_to_the_ambient_endpoint(tmp_path: Path) ->
     assert model.base_url == "https://api.openai.com/v1"
 
 
+def test_an_anthropic_model_takes_its_own_key_from_the_environment_and_no_other(tmp_path: Path) -> None:
+    environ = {"ANTHROPIC_API_KEY": "a", "OPENAI_API_KEY": "o"}
+    text = '[[models]]\nkind = "anthropic"\nmodel = "claude"\n'
+    (model,) = load(tmp_path, text, environ).effective_models(environ)
+    assert model.api_key is not None
+    assert (model.api_key.get_secret_value(), model.base_url) == ("a", None)
+    assert "models[0].api_key" in problems(tmp_path, text, {"OPENAI_API_KEY": "o"})[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "missing", "line"),
+    [
+        (
+            "[cache]\nsemantic = true\n",
+            (),
+            "cache.semantic: needs a model with an embedding_model; set one in [[models]], or semantic = false",
+        ),
+        ('[cache]\nbackend = "redis+milvus"\n', (), 'cache.redis_url: missing; the backend "redis+milvus" needs it'),
+        (
+            '[cache]\nbackend = "redis+milvus"\nredis_url = "redis://h"\n',
+            ("redis",),
+            "cache.backend: missing extra cache; install it with: pip install 'hermod-bot[cache]'",
+        ),
+        (
+            "[workers.security]\n",
+            (),
+            "workers.security.description: missing; say what the worker finds out, so that tasks can be given to it",
+        ),
+        (
+            '[workers.analyst]\nmodel = "gpt"\n',
+            (),
+            "workers.analyst.model: no entry of [[models]] has this name; mend it",
+        ),
+        (
+            '[otel]\nendpoint = "http://127.0.0.1:4318"\n',
+            ("opentelemetry.exporter",),
+            "otel.endpoint: missing extra otel; install it with: pip install 'hermod-bot[otel]'",
+        ),
+        ('[otel]\nendpoint = "127.0.0.1"\n', (), "otel.endpoint: must be a URL that starts with http:// or https://"),
+        ('[otel]\nsemconv = "v1"\n', (), "otel.semconv: must be 'v1.41' or 'latest'"),
+        (
+            '[[models]]\nkind = "anthropic"\nmodel = "m"\napi_key = "k"\nembedding_model = "e"\n',
+            (),
+            "models[0].embedding_model: only models of the kind openai can have one; remove it",
+        ),
+    ],
+)
+def test_what_a_model_cache_worker_or_export_lacks_is_told(
+    tmp_path: Path, text: str, missing: tuple[str, ...], line: str
+) -> None:
+    assert problems(tmp_path, text, {}, missing) == (f"hermod.toml: {line}",)
+
+
 def test_keys_without_effect_yet_are_named_for_the_log(tmp_path: Path) -> None:
-    text = SLACK + 'command_prefix = "x"\n[cache]\nexact = false\n[[models]]\nkind = "offline"\nmax_concurrency = 2\n'
+    text = SLACK + 'command_prefix = "x"\n[research]\nmax_results = 3\n[[models]]\nkind = "offline"\n'
     notices = load(tmp_path, text, {"HERMOD_SANDBOX__TIMEOUT_S": "5"}).notices
     assert [line.replace(f"{tmp_path}/", "") for line in notices] == [
-        "hermod.toml: models[0].max_concurrency: not used yet in this release",
-        "hermod.toml: cache: not used yet in this release",
         "hermod.toml: slack.command_prefix: not used yet in this release",
         "HERMOD_SANDBOX__TIMEOUT_S: not used yet in this release",
+        "hermod.toml: research: not used yet in this release",
     ]
 
 

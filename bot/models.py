@@ -1,0 +1,277 @@
+"""The models of one process: providers, the router over them, prices, kept answers, workers, and traces."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from agent_core.agent import Agent
+from agent_core.context import Clock
+from agent_core.errors import ConfigError
+from agent_core.llm.breaker import BreakerPolicy
+from agent_core.llm.pricing import FREE, Price, PriceList
+from agent_core.llm.provider import Provider
+from agent_core.llm.retry import RetryPolicy
+from agent_core.llm.router import ProviderState, Route, Router
+from agent_core.prompts import Prompts, load_prompts
+from agent_core.runtime.loop import AgentLoop
+from agent_core.tools.executor import ToolExecutor
+from agent_core.tools.registry import ToolRegistry
+from agent_core.workers import Worker, build_workers, load_built_in, register_call_worker
+from bot.http import Metric
+from bot.settings import ModelSettings, Settings
+from bot.settings_tree import WorkerSettings
+
+if TYPE_CHECKING:
+    from agent_core.llm.cache import AnswerCache, Embed
+    from agent_core.llm.cache.policy import ExactTier, SemanticTier
+    from agent_core.telemetry import Telemetry
+
+STATES = {"closed": 0, "half_open": 1, "open": 2}
+"""A breaker's state as a number, for graphs."""
+
+
+def sort_models(models: Sequence[ModelSettings]) -> list[ModelSettings]:
+    """Order models by priority, then by weight; the order of the settings decides between equals."""
+    return sorted(models, key=lambda m: (m.priority, -m.weight))
+
+
+def build_provider(model: ModelSettings, clock: Clock) -> Provider:
+    """Build the provider of one ``[[models]]`` entry."""
+    if model.kind == "offline":
+        from agent_core.llm.offline import OfflineProvider
+
+        return OfflineProvider(clock)
+    provider = _build_vendor(model)
+    if model.tool_calls == "prompted":
+        from agent_core.llm.prompted import PromptedActions
+
+        return PromptedActions(provider, clock=clock)
+    return provider
+
+
+def _build_vendor(model: ModelSettings) -> Provider:
+    key = model.api_key.get_secret_value() if model.api_key is not None else "none"
+    if model.kind == "anthropic":
+        from agent_core.llm.anthropic import Anthropic
+
+        return Anthropic(
+            name=model.name, model=model.model, api_key=key, base_url=model.base_url, timeout_s=model.timeout_s
+        )
+    from agent_core.llm.openai_compat import OpenAICompatible
+
+    return OpenAICompatible(
+        name=model.name,
+        model=model.model,
+        api_key=key,
+        base_url=model.base_url,
+        timeout_s=model.timeout_s,
+        embedding_model=model.embedding_model or "",
+    )
+
+
+def build_router(settings: Settings, models: Sequence[ModelSettings], clock: Clock) -> Router:
+    """Build the router over every configured model; the offline provider, if it is one of several, comes last."""
+    policy, routes = settings.router, list[Route]()
+    for model in sort_models(models):
+        routes.append(
+            Route(
+                build_provider(model, clock),
+                weight=model.weight,
+                priority=model.priority,
+                timeout_s=model.timeout_s,
+                max_concurrency=model.max_concurrency,
+                free=model.kind == "offline",
+            )
+        )
+    return Router(
+        routes,
+        policy=RetryPolicy(
+            max_attempts=policy.max_attempts,
+            backoff_base_s=policy.backoff_base_s,
+            backoff_cap_s=policy.backoff_cap_s,
+        ),
+        breaker=BreakerPolicy(failure_threshold=policy.failure_threshold, recovery_timeout_s=policy.recovery_timeout_s),
+        clock=clock,
+    )
+
+
+def build_prices(models: Sequence[ModelSettings]) -> PriceList:
+    """Collect the settings' own prices, by provider; the offline provider costs nothing."""
+    overrides = {"offline": FREE}
+    for model in models:
+        if model.input_usd_per_mtok is not None and model.output_usd_per_mtok is not None:
+            overrides[model.name] = Price(input=model.input_usd_per_mtok, output=model.output_usd_per_mtok)
+    return PriceList(overrides)
+
+
+def load_templates(settings: Settings) -> Prompts:
+    """Load the prompt templates, those of ``prompts.folder`` in the place of the shipped ones.
+
+    Raises:
+        ConfigError: a template cannot be read, or holds what it must not.
+    """
+    if settings.prompts.folder is None:
+        return load_prompts()
+    folder = Path(settings.prompts.folder).expanduser()
+    if not folder.is_dir():
+        raise ConfigError(f"prompts.folder: {folder} is not a folder; name one that holds *.md files")
+    return load_prompts({path.stem: path for path in sorted(folder.glob("*.md"))})
+
+
+# -- kept answers ----------------------------------------------------------------------------------
+
+
+def build_cache(settings: Settings, models: Sequence[ModelSettings], clock: Clock) -> AnswerCache | None:
+    """Build the cache of answers, or None when it is switched off."""
+    cache = settings.cache
+    if not cache.exact and not cache.semantic:
+        return None
+    from agent_core.llm.cache import AnswerCache, MemoryExact, MemorySemantic
+
+    exact: ExactTier | None = MemoryExact() if cache.exact else None
+    semantic: SemanticTier | None = MemorySemantic() if cache.semantic else None
+    if cache.backend == "redis+milvus":
+        from agent_core.llm.cache.milvus import MilvusSemantic
+        from agent_core.llm.cache.redis import RedisExact
+
+        exact = RedisExact(cache.redis_url or "") if cache.exact else None
+        semantic = MilvusSemantic(cache.milvus_uri or "") if cache.semantic else None
+    return AnswerCache(
+        exact=exact,
+        semantic=semantic,
+        embed=_find_embedder(models) if cache.semantic else None,
+        ttl_s=cache.ttl_s,
+        threshold=cache.threshold,
+        clock=clock,
+    )
+
+
+def _find_embedder(models: Sequence[ModelSettings]) -> Embed:
+    from agent_core.llm.openai_compat import OpenAICompatible
+
+    for model in sort_models(models):
+        if model.embedding_model and isinstance(provider := _build_vendor(model), OpenAICompatible):
+            return provider.embed
+    raise ConfigError("cache.semantic: no model of kind openai has an embedding_model; set one, or semantic = false")
+
+
+# -- workers ---------------------------------------------------------------------------------------
+
+
+def offer_workers(
+    settings: Settings, prompts: Prompts, registry: ToolRegistry, loop: AgentLoop, executor: ToolExecutor
+) -> None:
+    """Let the agent hand tasks to workers, where the settings have any.
+
+    Raises:
+        ConfigError: a configured worker is not usable.
+    """
+    if settings.workers:
+        configured = [build_worker(name, worker, registry.names()) for name, worker in settings.workers.items()]
+        workers = build_workers(configured, prompts, registry)
+        register_call_worker(registry, workers, loop=loop, executor=executor)
+
+
+def build_worker(name: str, worker: WorkerSettings, registered: Collection[str]) -> Worker:
+    """Build a configured worker; what is left out is taken from the built-in one of that name."""
+    known = next((w for w in load_built_in() if w.name == name), None)
+    tools: tuple[str, ...] | None = worker.tools or None
+    if tools is None and known is not None:
+        tools = tuple(tool for tool in known.agent.tools or () if tool in registered)
+    return Worker(
+        agent=Agent(
+            name=name,
+            tools=tools,
+            model=worker.model or "",
+            temperature=worker.temperature,
+            max_tokens=worker.max_tokens,
+            max_steps=worker.max_steps,
+            memory_tokens=worker.memory_tokens,
+        ),
+        description=worker.description or (known.description if known is not None else ""),
+        template=worker.template or (known.template if known is not None else "react"),
+    )
+
+
+# -- what people and machines look at --------------------------------------------------------------
+
+
+def describe_state(state: ProviderState) -> str:
+    """Say on one line how a provider is doing."""
+    wait = f", asked again in {state.wait_s:.0f} s" if state.wait_s > 0 else ""
+    last = f"; last error: {state.last_error}" if state.last_error else ""
+    return (
+        f"{state.name} ({state.model}): breaker {state.state}{wait}; {state.requests} requests, {state.errors} errors, "
+        f"{state.under_way} under way{last}"
+    )
+
+
+def state_as_data(state: ProviderState) -> dict[str, object]:
+    """Return how a provider is doing as JSON-ready values; ``wait_s`` in seconds."""
+    return {**asdict(state), "state": str(state.state)}
+
+
+def measure_providers(states: Sequence[ProviderState]) -> Iterator[Metric]:
+    """Yield the numbers of every provider."""
+    for state in states:
+        labels = {"provider": state.name, "model": state.model}
+        yield Metric(
+            name="hermod_provider_breaker",
+            help="0 closed, 1 half-open, 2 open.",
+            value=STATES[str(state.state)],
+            labels=labels,
+        )
+        yield Metric(
+            name="hermod_provider_wait_seconds",
+            help="Until the provider may be asked again.",
+            value=state.wait_s,
+            labels=labels,
+        )
+        yield Metric(name="hermod_provider_under_way", help="Requests under way.", value=state.under_way, labels=labels)
+    for name, attribute in (("requests", "requests"), ("errors", "errors")):
+        for state in states:
+            yield Metric(
+                name=f"hermod_provider_{name}_total",
+                help=f"Model {name}.",
+                kind="counter",
+                value=getattr(state, attribute),
+                labels={"provider": state.name, "model": state.model},
+            )
+
+
+def build_telemetry(settings: Settings, models: Sequence[ModelSettings]) -> Telemetry | None:
+    """Build the export of traces and metrics over OTLP/HTTP, or None without ``otel.endpoint``."""
+    otel = settings.otel
+    if otel.endpoint is None:
+        return None
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    from agent_core.telemetry import Endpoint, Telemetry
+
+    base, resource = otel.endpoint.rstrip("/"), Resource.create({"service.name": "hermod"})
+    tracers = TracerProvider(resource=resource)
+    tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=f"{base}/v1/traces")))
+    reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=f"{base}/v1/metrics"))
+    endpoints = {}
+    for model in models:
+        address = urlsplit(model.base_url or "")
+        endpoints[model.name] = Endpoint(
+            vendor=model.kind, model=model.model, address=address.hostname or "", port=address.port
+        )
+    return Telemetry(
+        tracer_provider=tracers,
+        meter_provider=MeterProvider(metric_readers=[reader], resource=resource),
+        semconv=otel.semconv,
+        content=otel.content,
+        endpoints=endpoints,
+    )

@@ -1,0 +1,83 @@
+"""Words that a person gives Hermod about the thread itself, such as ``!summary``: answered without any model."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from adapters.chat import Message
+from agent_core.context import Clock
+from agent_core.llm.router import ProviderState
+from agent_core.llm.tokens import TokenCounter
+from bot.memory import MODEL, correct_summary
+from bot.models import describe_state
+from bot.storage.base import Store
+
+HELP = """Words about this thread:
+- `!summary` shows what I keep of its older messages
+- `!summary TEXT` corrects that, `!summary forget` drops it
+- `!forget` drops everything that was said and found here
+- `!providers` shows how the models are doing"""
+NO_SUMMARY = "This thread has no summary: it is short enough to be read whole."
+FORGOTTEN = "I have forgotten this thread: messages, summary, tool results and traces. The audit log keeps no content."
+
+
+class ThreadWords:
+    """Answers words that begin with ``!``.
+
+    Args:
+        store: where the thread's memory is.
+        counter: counts the tokens of a corrected summary.
+        states: how the providers are doing.
+        clock: time.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        counter: Callable[[], Awaitable[TokenCounter]],
+        states: Callable[[], Sequence[ProviderState]],
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._counter = counter
+        self._states = states
+        self._clock = clock
+
+    async def answer(self, message: Message) -> str | None:
+        """Return the answer to a message that is such a word, else None. Anything else with a ``!`` is a question."""
+        word, _, rest = message.text.strip().partition(" ")
+        key, rest = message.thread.key, rest.strip()
+        match word.lower():
+            case "!summary" if not rest:
+                return await self._show(key)
+            case "!summary":
+                text = "" if rest.lower() == "forget" else rest
+                return await self._correct(key, text, f"{message.thread.platform}:{message.author.id}")
+            case "!forget":
+                await self._store.forget_thread(key)
+                return FORGOTTEN
+            case "!providers":
+                return "\n".join(f"- {describe_state(state)}" for state in self._states())
+            case "!help":
+                return HELP
+            case _:
+                return None
+
+    async def _show(self, key: str) -> str:
+        row = await self._store.load_summary(key)
+        if row is None or not row.text:
+            return NO_SUMMARY
+        who = "by a model" if row.author == MODEL else f"by {row.author}"
+        return (
+            f"Summary of the first {row.through_seq} messages, written {who} at {row.updated_at:%Y-%m-%d %H:%M} UTC "
+            f"({row.tokens_before} tokens became {row.tokens_after}):\n\n{row.text}\n\n"
+            "`!summary TEXT` corrects it, `!summary forget` drops it."
+        )
+
+    async def _correct(self, key: str, text: str, author: str) -> str:
+        now = self._clock.now()
+        if not await correct_summary(self._store, key, text, author=author, counter=await self._counter(), now=now):
+            return NO_SUMMARY
+        return (
+            "Corrected; from now on I go by your text." if text else "Dropped; what it stood for is not sent any more."
+        )
