@@ -11,11 +11,11 @@ from typing import Annotated
 from pydantic import Field
 
 from agent_core.context import RunContext
-from agent_core.errors import ToolFailed
+from agent_core.errors import ModelRetry, ToolFailed
 from agent_core.llm.types import ToolExample
-from agent_core.tools.calculator import Value, calculate
 from agent_core.tools.outputs import register_read_output
 from agent_core.tools.registry import ToolRegistry
+from reading.arithmetic import NoResult, Unreadable, Value, calculate
 
 _ZONE_CHARS = 64
 
@@ -47,7 +47,12 @@ async def calculator(
     Example:
         calculator(expression="2**10 + math.sqrt(144)") gives 1036.0
     """
-    return {"ok": True, "expression": expression, "result": _speak(calculate(expression))}
+    try:
+        return {"ok": True, "expression": expression, "result": _speak(calculate(expression))}
+    except Unreadable as error:
+        raise ModelRetry(str(error)) from error
+    except NoResult as error:
+        raise ToolFailed(str(error), code=error.code, fix=error.fix) from error
 
 
 def _speak(value: Value) -> object:

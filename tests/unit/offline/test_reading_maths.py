@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_core.tools.calculator import calculate
+from reading.arithmetic import calculate
 from reading.maths import read_expression
 
 

@@ -14,7 +14,19 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from agent_core.errors import ModelRetry, ToolFailed
+
+class Unreadable(Exception):
+    """It is no expression of this language; the message says what to write instead."""
+
+
+class NoResult(Exception):
+    """It has no such result; ``code`` is a stable word for why."""
+
+    def __init__(self, message: str, *, code: str, fix: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.fix = fix
+
 
 Number = int | float
 Value = Number | list["Value"]
@@ -84,37 +96,37 @@ def calculate(expression: str) -> Number | list[Value]:
         The number (perhaps ``inf`` or ``nan``); a list of numbers from ``modf`` and ``frexp``.
 
     Raises:
-        ModelRetry: it is not such an expression; the message says what to write instead.
-        ToolFailed: it has no such result; ``code`` is ``division_by_zero``, ``domain_error`` or ``too_large``.
+        Unreadable: it is not such an expression; the message says what to write instead.
+        NoResult: it has no such result; ``code`` is ``division_by_zero``, ``domain_error`` or ``too_large``.
     """
     text, tree = _parse(expression)
     try:
         return _checked(_Evaluation(text).value(tree))
     except ZeroDivisionError as error:
-        raise ToolFailed(f"division by zero in {_shorten(text)}", code="division_by_zero") from error
+        raise NoResult(f"division by zero in {_shorten(text)}", code="division_by_zero") from error
     except OverflowError as error:
-        raise ToolFailed(f"a number in {_shorten(text)} is too large ({error})", code="too_large") from error
+        raise NoResult(f"a number in {_shorten(text)} is too large ({error})", code="too_large") from error
     except ValueError as error:
-        raise ToolFailed(f"{_shorten(text)} is not defined ({error})", code="domain_error") from error
+        raise NoResult(f"{_shorten(text)} is not defined ({error})", code="domain_error") from error
     except TypeError as error:
-        raise ModelRetry(f"{_shorten(text)} does not fit together: {error}") from error
+        raise Unreadable(f"{_shorten(text)} does not fit together: {error}") from error
 
 
 def _parse(expression: str) -> tuple[str, ast.expr]:
     if len(expression) > MAX_CHARS:
-        raise ModelRetry(f"the expression has {len(expression)} characters; at most {MAX_CHARS} are computed")
+        raise Unreadable(f"the expression has {len(expression)} characters; at most {MAX_CHARS} are computed")
     text = expression.translate(_FULL_WIDTH).translate(_SIGNS).strip()
     if not text:
-        raise ModelRetry("the expression is empty; write something like 2 * (3 + 4)")
+        raise Unreadable("the expression is empty; write something like 2 * (3 + 4)")
     foreign = _FOREIGN.search(text)
     if foreign is not None:
         hint = _HINTS.get(foreign[0], "only numbers, + - * / // % **, parentheses and functions of math are computed")
-        raise ModelRetry(f"{foreign[0]!r} is not understood in {_shorten(text)}; {hint}")
+        raise Unreadable(f"{foreign[0]!r} is not understood in {_shorten(text)}; {hint}")
     try:
         tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         said = error.msg if isinstance(error, SyntaxError) else "it is nested too deeply or has too long a number"
-        raise ModelRetry(
+        raise Unreadable(
             f"{_shorten(text)} is not an arithmetic expression ({said}); write every operator (2*pi, not 2pi), "
             "and a percentage as a fraction (17/100 * 2340, because % is modulo)"
         ) from error
@@ -130,7 +142,7 @@ def _check_size(tree: ast.expr) -> None:
         depth += 1
         count += len(level)
         if count > MAX_NODES or depth > MAX_DEPTH:
-            raise ModelRetry("the expression has too many parts; split it and compute the parts one by one")
+            raise Unreadable("the expression has too many parts; split it and compute the parts one by one")
         level = [child for node in level for child in ast.iter_child_nodes(node)]
 
 
@@ -147,7 +159,7 @@ class _Evaluation:
     def value(self, node: ast.expr) -> Value:
         match node:
             case ast.Constant(value=bool() | complex() | None):
-                raise ModelRetry(f"{self._show(node)} is not a real number")
+                raise Unreadable(f"{self._show(node)} is not a real number")
             case ast.Constant(value=int() | float() as number):
                 return _checked(number)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -161,16 +173,16 @@ class _Evaluation:
             case ast.Call():
                 return self._call(node)
             case ast.Tuple():
-                raise ModelRetry("a comma separates arguments only; write numbers without thousands separators")
+                raise Unreadable("a comma separates arguments only; write numbers without thousands separators")
             case _:
-                raise ModelRetry(
+                raise Unreadable(
                     f"{self._show(node)} is not arithmetic; only numbers, operators and math functions are"
                 )
 
     def _number(self, node: ast.expr) -> Number:
         value = self.value(node)
         if isinstance(value, list):
-            raise ModelRetry(f"{self._show(node)} is a pair of numbers; an operator takes one number")
+            raise Unreadable(f"{self._show(node)} is a pair of numbers; an operator takes one number")
         return value
 
     def _argument(self, node: ast.expr) -> Value:
@@ -178,7 +190,7 @@ class _Evaluation:
             case ast.List(elts=items) | ast.Tuple(elts=items):
                 return [self._argument(item) for item in items]
             case ast.Starred():
-                raise ModelRetry("* before an argument is not understood; write the numbers one by one")
+                raise Unreadable("* before an argument is not understood; write the numbers one by one")
             case _:
                 return self.value(node)
 
@@ -187,23 +199,23 @@ class _Evaluation:
         if name in CONSTANTS:
             return CONSTANTS[name]
         if name in FUNCTIONS:
-            raise ModelRetry(f"{name} is a function; call it, as in {name}(x)")
+            raise Unreadable(f"{name} is a function; call it, as in {name}(x)")
         raise _unknown(name)
 
     def _call(self, node: ast.Call) -> Value:
         if not isinstance(node.func, ast.Name | ast.Attribute):
-            raise ModelRetry(f"{self._show(node.func)} is not a function; to multiply write *")
+            raise Unreadable(f"{self._show(node.func)} is not a function; to multiply write *")
         name = self._name(node.func)
         function = FUNCTIONS.get(name)
         if function is None:
             if name in CONSTANTS:
-                raise ModelRetry(f"{name} is a constant, not a function; to multiply write *")
+                raise Unreadable(f"{name} is a constant, not a function; to multiply write *")
             raise _unknown(name)
         values = [self._argument(item) for item in node.args]
         named: dict[str, Value] = {}
         for keyword in node.keywords:
             if keyword.arg is None:
-                raise ModelRetry("** before an argument is not understood; write the arguments one by one")
+                raise Unreadable("** before an argument is not understood; write the arguments one by one")
             named[keyword.arg] = self._argument(keyword.value)
         guard = _GUARDS.get(name)
         if guard is not None:
@@ -217,20 +229,20 @@ class _Evaluation:
                 return name
             case ast.Attribute(value=ast.Name(id="math"), attr=name):
                 if name in FUNCTIONS and name not in _MATH_FUNCTIONS:
-                    raise ModelRetry(f"math has no {name}; write {name} alone")
+                    raise Unreadable(f"math has no {name}; write {name} alone")
                 return name
             case _:
-                raise ModelRetry(f"{self._show(node)} is not allowed; only math has names behind a dot")
+                raise Unreadable(f"{self._show(node)} is not allowed; only math has names behind a dot")
 
     def _show(self, node: ast.expr) -> str:
         return _shorten(self._text[node.col_offset : node.end_col_offset])  # one ASCII line: bytes are characters
 
 
-def _unknown(name: str) -> ModelRetry:
+def _unknown(name: str) -> Unreadable:
     known = [*FUNCTIONS, *CONSTANTS]
     near = [_OTHER_NAMES[name]] if name in _OTHER_NAMES else difflib.get_close_matches(name[:40], known, n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else "the functions and constants of math are known"
-    return ModelRetry(f"{name[:40]} is unknown; {hint}")
+    return Unreadable(f"{name[:40]} is unknown; {hint}")
 
 
 def _checked(value: object) -> Value:
@@ -245,13 +257,13 @@ def _checked(value: object) -> Value:
         case tuple() | list():
             return [_checked(item) for item in value]
         case complex():
-            raise ToolFailed("the result is a complex number; only real ones are computed", code="domain_error")
+            raise NoResult("the result is a complex number; only real ones are computed", code="domain_error")
         case _:
-            raise ModelRetry(f"the result is not a number but a {type(value).__name__}")
+            raise Unreadable(f"the result is not a number but a {type(value).__name__}")
 
 
-def _too_large() -> ToolFailed:
-    return ToolFailed(
+def _too_large() -> NoResult:
+    return NoResult(
         f"a number in it has more than {MAX_DIGITS} digits",
         code="too_large",
         fix="compute with floating point, or with logarithms",
@@ -307,7 +319,7 @@ def _bound_digits(values: Sequence[Value]) -> None:
     """Bound the digits that ``round`` keeps; rounding to 10**9 digits before the point takes minutes."""
     match values:
         case [_, int() as digits] if abs(digits) > MAX_DIGITS:
-            raise ModelRetry(f"round takes at most {MAX_DIGITS} digits")
+            raise Unreadable(f"round takes at most {MAX_DIGITS} digits")
         case _:
             return
 
