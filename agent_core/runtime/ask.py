@@ -89,7 +89,7 @@ class ModelCalls:
             response = known or await self._obtain(ctx, asking, request)
         except ProviderError as e:
             await ctx.journal.finish(asking.key, StepState.FAILED, "")
-            _record(work, replace(step, ok=False, error=ctx.redactor.redact(str(e))), begun)
+            _record(work, replace(step, ok=False, error=ctx.redactor.redact(str(e))), begun, e)
             raise
         usage = response.usage or _estimate_usage(request, response, work.conversation)
         cost = self._prices.cost_usd(response.model, usage, provider=response.provider) if response.attempts else 0.0
@@ -106,7 +106,7 @@ class ModelCalls:
             failures=tuple(ctx.redactor.redact(f) for f in response.failures),
             first_chunk_s=response.first_chunk_s,
         )
-        _record(work, done, begun)
+        _record(work, done, begun, response)
         return response
 
     async def _obtain(self, ctx: RunContext, asking: Asking, request: ModelRequest) -> ModelResponse:
@@ -195,10 +195,10 @@ def _inject(work: Work, messages: tuple[ModelMessage, ...]) -> None:
 # -- values ------------------------------------------------------------------------------------------
 
 
-def _record(work: Work, step: Step, begun: float) -> None:
+def _record(work: Work, step: Step, begun: float, outcome: ModelResponse | ProviderError) -> None:
     step = replace(step, duration_s=work.ctx.clock.monotonic() - begun)
     work.record = work.record.add_steps(step)
-    work.ctx.emit(StepFinished(run_id=work.ctx.run_id, step=step))
+    work.ctx.emit(StepFinished(run_id=work.ctx.run_id, step=step, outcome=outcome))
 
 
 def _receive(response: ModelResponse, key: str, ctx: RunContext) -> ModelResponse:
