@@ -98,10 +98,10 @@ def same_question(first: str, second: str) -> bool:
 
 
 def _even(prose: str) -> str:
-    marked = "".join("^" + c if unicodedata.decomposition(c).startswith(_SCRIPTS) else c for c in prose)
-    kept = "".join(c for c in unicodedata.normalize("NFKC", marked) if unicodedata.category(c) != "Cf").replace(
-        "’", "'"
+    marked = "".join(
+        "^" + c if unicodedata.decomposition(c).startswith(_SCRIPTS) else c for c in prose.replace("’", "'")
     )
+    kept = "".join(c for c in unicodedata.normalize("NFKC", marked) if unicodedata.category(c) != "Cf")
     cased = enumerate(_MIXED.split(kept))
     even = "".join(part if n % 2 and not _PRODUCTS.fullmatch(part) else part.casefold() for n, part in cased)
     even = re.sub(r"\s+", " ", even)
