@@ -1,6 +1,6 @@
 #!/bin/sh
-# Write constraints.txt: the newest versions that fit pyproject.toml, for development and every light extra.
-# The heavy extras (sandbox, cache) are left out; nothing in them is used yet.
+# Write constraints.txt: the newest versions that fit pyproject.toml, for development, the tests' servers and
+# every light extra (sandbox is left out; nothing in it is used yet).
 set -eu
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}
@@ -8,7 +8,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT INT TERM
 
 "$PYTHON" -m venv "$work/venv"
-"$work/venv/bin/pip" install --quiet --disable-pip-version-check '.[dev,all]'
+"$work/venv/bin/pip" install --quiet --disable-pip-version-check '.[dev,all,services]'
 {
     echo "# Versions that the tests ran with. Written by scripts/make_constraints.sh (make constraints)."
     "$work/venv/bin/pip" freeze --disable-pip-version-check | grep -v -i -e '^hermod-bot' -e '^-e ' | LC_ALL=C sort -f

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Make the environment in $VENV (default .venv) and install Hermod for development into it.
+# Make the environment in $VENV (default .venv) and install Hermod for development into it, with the extras of
+# $EXTRAS (default dev; "dev,services" adds the cache servers that some tests need).
 # Usage: scripts/setup.sh      (make calls it; see README.md for the same steps by hand)
 set -eu
 cd "$(dirname "$0")/.."
@@ -12,7 +13,7 @@ is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/
 if command -v uv >/dev/null 2>&1; then
     if is_new_enough "$PYTHON"; then wanted=$PYTHON; else wanted='>=3.11'; fi
     [ -x "$VENV/bin/python" ] || uv venv --quiet --python "$wanted" "$VENV"
-    uv pip install --quiet --python "$VENV/bin/python" -c constraints.txt -e '.[dev]'
+    uv pip install --quiet --python "$VENV/bin/python" -c constraints.txt -e ".[${EXTRAS:-dev}]"
     exit 0
 fi
 
@@ -25,4 +26,4 @@ if ! [ -x "$VENV/bin/pip" ]; then
         fail "Python's venv module is missing; install it: apt-get install python3-venv"
     "$PYTHON" -m venv --clear "$VENV"
 fi
-"$VENV/bin/pip" install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+"$VENV/bin/pip" install --quiet --disable-pip-version-check -c constraints.txt -e ".[${EXTRAS:-dev}]"
