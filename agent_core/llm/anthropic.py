@@ -29,5 +29,8 @@ class Anthropic(VendorProvider):
 
     def _open(self, sdk: ModuleType, http: object) -> Any:
         base_url = self.base_url and self.base_url.rstrip("/").removesuffix("/v1")
+        # The version of the API is ours and not the SDK's: since 2026-10-21 a temperature is refused for every model.
+        # The key goes the way that proxies know too, which the SDK has left.
+        headers = {"anthropic-version": "2023-06-01", "x-api-key": self.api_key, "Authorization": sdk.Omit()}
         options = {"max_retries": 0, "http_client": http, "open_telemetry": False}  # spans are the engine's own
-        return sdk.AsyncAnthropic(api_key=self.api_key, base_url=base_url, **options)
+        return sdk.AsyncAnthropic(api_key=self.api_key, base_url=base_url, default_headers=headers, **options)

@@ -151,12 +151,13 @@ class StreamAssembler(Assembler):
 
     def __init__(self, *, provider: str, model: str) -> None:
         super().__init__(provider=provider, model=model)
-        self._calls: dict[object, tuple[Mapping[str, object], list[str]]] = {}
+        self._calls: dict[str, tuple[Mapping[str, object], list[str]]] = {}
         self._usage: dict[str, object] = {}
 
     def add(self, data: object) -> str:
         """Take one event and return the text in it."""
         event = vw.read_object(data, "an event")
+        index = str(event.get("index"))
         match event.get("type"):
             case "message_start":
                 message = vw.read_object(event.get("message"), "message")
@@ -166,12 +167,12 @@ class StreamAssembler(Assembler):
             case "content_block_start":
                 block = vw.read_object(event.get("content_block"), "content_block")
                 if block.get("type") == "tool_use":
-                    self._calls[event.get("index")] = (block, [])
+                    self._calls[index] = (block, [])
                 return self._say(block)
             case "content_block_delta":
                 delta = vw.read_object(event.get("delta"), "delta")
-                if event.get("index") in self._calls:
-                    self._calls[event.get("index")][1].append(vw.read_text(delta.get("partial_json")))
+                if index in self._calls:
+                    self._calls[index][1].append(vw.read_text(delta.get("partial_json")))
                 return self._say(delta)
             case "message_delta":
                 delta = vw.read_object(event.get("delta"), "delta")

@@ -110,10 +110,10 @@ def parse_embeddings(data: object, count: int) -> tuple[tuple[float, ...], ...]:
         ValueError: there are not as many, or they are no numbers.
     """
     entries = [vw.read_object(e, "a vector") for e in vw.read_list(vw.read_object(data, "the answer").get("data"))]
-    found = {entry.get("index", n): entry.get("embedding") for n, entry in enumerate(entries)}
-    if set(found) != set(range(count)):
+    found = {str(entry.get("index", n)): entry.get("embedding") for n, entry in enumerate(entries)}
+    if len(found) != count or not found.keys() >= set(map(str, range(count))):
         raise WireError(f"{count} texts were sent, and vectors for {len(found)} came back")
-    return _VECTORS.validate_python([found[n] for n in range(count)])
+    return _VECTORS.validate_python([found[str(n)] for n in range(count)])
 
 
 class StreamAssembler(Assembler):

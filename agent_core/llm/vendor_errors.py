@@ -132,7 +132,7 @@ class ErrorTranslator:
         return errors.ProviderRefused(f"HTTP {status}: {said}{_REMEDIES.get(status, '')}", provider=provider)
 
     def _clean(self, text: str) -> str:
-        text = text.replace(self._secret, "[redacted]") if self._secret else text
+        text = text.replace(self._secret, "[redacted]") if len(self._secret) > 7 else text  # "none" is no secret
         return " ".join(text.split())[:300]
 
 

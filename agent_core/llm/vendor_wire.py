@@ -45,7 +45,7 @@ class Assembler(ABC):
 
     def _respond(self, calls: Iterable[tuple[str, str, str]], usage: Usage | None) -> ModelResponse:
         """Build the response; calls are id, name and arguments."""
-        if self._finish in _BROKEN_OFF or not isinstance(self._finish, str):
+        if not isinstance(self._finish, str) or self._finish in _BROKEN_OFF:
             raise WireError("the server broke off before the answer was complete")
         made = tuple(ToolCall(id=i or f"call_{n}", name=name, arguments=a) for n, (i, name, a) in enumerate(calls))
         finish = _FINISH.get(self._finish, Finish.STOP)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -23,6 +24,7 @@ from agent_core.llm.types import Finish, ModelMessage, ModelRequest, ModelRespon
 from agent_core.memory.validity import make_sendable
 from agent_core.tools.registry import ToolRegistry
 from tests.servers.openai import OpenAIServer
+from tests.servers.openai.script import Quirk, RetryForm, UsageMode
 from tests.unit.engine.histories import damage, random_history
 from tests.unit.engine.running import Bench
 
@@ -51,7 +53,7 @@ async def collect(provider: OpenAICompatible | Router, request: ModelRequest) ->
     async for item in provider.stream(request):
         if isinstance(item, TextChunk):
             text += item.text
-        else:
+        elif isinstance(item, ModelResponse):
             last = item
     assert last is not None
     return text, last
@@ -110,17 +112,73 @@ async def test_the_sdk_does_not_retry_by_itself(server: OpenAIServer, provider: 
     assert len(server.requests) == 1
 
 
-async def test_retry_after_is_handed_to_the_router(server: OpenAIServer, provider: OpenAICompatible) -> None:
-    server.on().fail(429, retry_after=7)
+@pytest.mark.parametrize(("form", "waited"), [("seconds", 7.0), ("ms", 7.0), ("both", 7.0), ("date", 7.0)])
+async def test_bug_28_retry_after_is_read_in_all_its_forms(
+    server: OpenAIServer, provider: OpenAICompatible, form: RetryForm, waited: float
+) -> None:
+    server.on().fail(429, retry_after=7, retry_form=form)
+    for ask in (provider.complete, lambda r: collect(provider, r)):
+        with pytest.raises(RateLimited) as caught:
+            await ask(question())
+        assert caught.value.retry_after_s == pytest.approx(waited, abs=1.0)
+
+
+async def test_bug_28_a_long_wait_is_told_as_it_is(server: OpenAIServer, provider: OpenAICompatible) -> None:
+    server.on().fail(429, retry_after=600, retry_form="seconds")
     with pytest.raises(RateLimited) as caught:
         await provider.complete(question())
-    assert caught.value.retry_after_s == 7.0
+    assert caught.value.retry_after_s == 600.0
+
+
+async def test_a_server_that_is_overloaded_and_says_for_how_long_is_waited_for(
+    server: OpenAIServer, provider: OpenAICompatible
+) -> None:
+    server.on().fail(503, retry_after=20, retry_form="seconds")
+    with pytest.raises(RateLimited) as caught:
+        await provider.complete(question())
+    assert caught.value.retry_after_s == 20.0
+
+
+async def test_an_empty_account_is_for_the_operator_and_not_waited_for(
+    server: OpenAIServer, provider: OpenAICompatible
+) -> None:
+    server.on().fail(429, code="insufficient_quota", message="You exceeded your current quota")
+    with pytest.raises(ProviderRefused, match="no credit"):
+        await provider.complete(question())
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "said"),
+    [
+        (400, "context_length_exceeded", "too long"),
+        (
+            400,
+            "BadRequestError",
+            "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens.",
+        ),
+        (
+            400,
+            "invalid_request_error",
+            "This model's maximum context length is 131072 tokens. Please reduce the length",
+        ),
+        (400, "invalid_parameter_error", "Range of input length should be [1, 129024]"),
+        (400, "exceed_context_size_error", "the request exceeds the available context size, try increasing it"),
+        (400, "api_error", "input exceeds the model's context window"),
+        (413, "request_too_large", "Request exceeds the maximum size"),
+    ],
+)
+async def test_a_history_that_is_too_long_is_told_apart_whoever_says_it(
+    server: OpenAIServer, provider: OpenAICompatible, status: int, code: str, said: str
+) -> None:
+    server.on().fail(status, code=code, message=said)
+    with pytest.raises(ContextOverflow):
+        await provider.complete(question())
 
 
 async def test_a_history_that_is_too_long_is_told_apart(server: OpenAIServer, provider: OpenAICompatible) -> None:
     server.on().context_overflow(10)
     with pytest.raises(ContextOverflow):
-        await provider.complete(question())
+        await collect(provider, question())
 
 
 async def test_a_server_that_hangs_is_given_up_in_time(server: OpenAIServer, provider: OpenAICompatible) -> None:
@@ -130,13 +188,167 @@ async def test_a_server_that_hangs_is_given_up_in_time(server: OpenAIServer, pro
             await asyncio.wait_for(ask(question(timeout_s=0.2)), 2)
 
 
-@pytest.mark.parametrize("quirk", ["cut", "garbage", "stall"])
-async def test_a_stream_that_breaks_off_is_a_provider_failure(
-    server: OpenAIServer, provider: OpenAICompatible, quirk: str
+@pytest.mark.parametrize("quirk", ["cut", "garbage", "stall", "error_event", "bare_error"])
+async def test_bug_33_a_stream_that_breaks_off_is_a_provider_failure(
+    server: OpenAIServer, provider: OpenAICompatible, quirk: Quirk
 ) -> None:
     server.on().text("one two three four five", quirk=quirk)
     with pytest.raises((ProviderUnavailable, ProviderTimeout)):
         await asyncio.wait_for(collect(provider, question(timeout_s=0.5)), 3)
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ('{"error": {"message": "upstream is down", "code": 502}}', ProviderUnavailable),
+        ('{"error": "model is loading"}', ProviderUnavailable),
+        ("{}", ProviderUnavailable),
+        ("nonsense", ProviderUnavailable),
+    ],
+)
+async def test_bug_33_an_error_with_status_200_is_a_provider_failure(
+    server: OpenAIServer, provider: OpenAICompatible, body: str, error: type[ProviderError]
+) -> None:
+    server.on().fail(200, raw=body, content_type="application/json")
+    for ask in (provider.complete, lambda r: collect(provider, r)):
+        with pytest.raises(error, match="unusable answer"):
+            await ask(question())
+
+
+async def test_a_server_that_does_not_stream_is_still_understood(
+    server: OpenAIServer, provider: OpenAICompatible
+) -> None:
+    whole = '{"id": "x", "choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]}'
+    server.on().fail(200, raw=whole, content_type="application/json")
+    text, response = await collect(provider, question())
+    assert (text, response.message.content, response.first_chunk_s) == ("hello", "hello", None)
+
+
+@pytest.mark.parametrize("quirk", ["crlf", "comments", "no_done", "empty_choices", "reasoning"])
+async def test_what_an_event_stream_may_look_like_is_read(
+    server: OpenAIServer, provider: OpenAICompatible, quirk: Quirk
+) -> None:
+    server.on().text("one two three", quirk=quirk)
+    text, response = await collect(provider, question())
+    assert (text, response.finish) == ("one two three", Finish.STOP)
+    assert response.response_id.startswith("chatcmpl-")
+    assert response.first_chunk_s is not None
+    assert 0 <= response.first_chunk_s < 5
+
+
+@pytest.mark.parametrize(
+    "quirk",
+    [
+        pytest.param("same_index", id="bug_20"),
+        pytest.param("no_index", id="bug_21"),
+        pytest.param("some_index", id="bug_21_mixed"),
+        pytest.param(None, id="bug_22"),
+        pytest.param("null_id", id="bug_23"),
+        pytest.param("late_id", id="late_id"),
+    ],
+)
+async def test_bug_20_to_23_parallel_calls_come_out_whole_whatever_their_marks(
+    server: OpenAIServer, provider: OpenAICompatible, quirk: Quirk | None
+) -> None:
+    server.on().tools(*(("add", {"a": n}) for n in (11111111, 22222222, 33333333)), quirk=quirk)
+    _, response = await collect(provider, question(tools=(ADD,)))
+    wanted = ['{"a": 11111111}', '{"a": 22222222}', '{"a": 33333333}']
+    assert [c.arguments for c in response.message.tool_calls] == wanted
+    assert len({c.id for c in response.message.tool_calls}) == 3
+
+
+@pytest.mark.parametrize("mode", ["full", "cumulative", "in_last"])
+async def test_bug_24_to_26_usage_is_the_same_wherever_it_stands(
+    server: OpenAIServer, provider: OpenAICompatible, mode: UsageMode
+) -> None:
+    server.on(stream=True).text("one two three", usage=mode, cached=2)
+    server.on().text("one two three", cached=2)
+    _, streamed = await collect(provider, question())
+    assert streamed.usage == (await provider.complete(question())).usage
+    assert streamed.usage is not None
+    assert (streamed.usage.output_tokens, streamed.usage.cached_input_tokens) == (3, 2)
+
+
+async def test_bug_27_a_cut_off_call_says_that_it_is_cut_off(server: OpenAIServer, provider: OpenAICompatible) -> None:
+    server.on().tools(("add", '{"a": 1'), finish="length")
+    assert (await provider.complete(question(tools=(ADD,)))).finish is Finish.LENGTH
+    assert (await collect(provider, question(tools=(ADD,))))[1].finish is Finish.LENGTH
+
+
+async def test_bug_40_a_known_reasoning_model_is_asked_rightly_at_once() -> None:
+    async with OpenAIServer(models=("gpt-5-mini",), reasoning=("gpt-5-mini",)) as server:
+        server.on().text("ok")
+        known = OpenAICompatible(name="a", model="gpt-5-mini", api_key="k", base_url=server.base_url)
+        response = await known.complete(replace(question(), temperature=0.7, max_tokens=9))
+        assert (response.attempts, len(server.requests)) == (1, 1)
+        assert server.requests[0].body["max_completion_tokens"] == 9
+        await known.aclose()
+
+
+async def test_bug_40_an_unknown_reasoning_model_teaches_what_it_takes_once() -> None:
+    async with OpenAIServer(models=("mystery",), reasoning=("mystery",)) as server:
+        server.on().text("ok")
+        unknown = OpenAICompatible(name="a", model="mystery", api_key="k", base_url=server.base_url)
+        request = replace(question(), temperature=0.7, max_tokens=9)
+        first = await unknown.complete(request)
+        assert first.attempts == len(server.requests) == 3  # the bound, then the temperature
+        assert "max_tokens" in first.failures[0]
+        assert "temperature" in first.failures[1]
+        _, again = await collect(unknown, request)
+        assert (again.attempts, again.failures, len(server.requests)) == (1, (), 4)
+        assert all({"max_tokens", "max_completion_tokens"} - set(r.body) for r in server.requests)
+        await unknown.aclose()
+
+
+async def test_bug_40_a_refusal_of_something_else_is_not_asked_again(
+    server: OpenAIServer, provider: OpenAICompatible
+) -> None:
+    server.on().fail(400, code="unsupported_parameter", message="Unsupported parameter: 'logit_bias'")
+    with pytest.raises(ProviderRefused):
+        await provider.complete(replace(question(), temperature=0.7))
+    assert len(server.requests) == 1
+
+
+async def test_bug_40_a_server_that_refuses_whatever_it_gets_is_not_asked_for_ever(
+    server: OpenAIServer, provider: OpenAICompatible
+) -> None:
+    server.on().fail(400, code="unsupported_parameter", message="temperature, max_tokens: not supported")
+    with pytest.raises(ProviderRefused):
+        await provider.complete(replace(question(), temperature=0.7, max_tokens=9))
+    assert len(server.requests) <= 4
+
+
+async def test_a_model_that_wants_its_reasoning_back_is_asked_not_to_reason(
+    server: OpenAIServer, provider: OpenAICompatible
+) -> None:
+    server.violations.clear()
+    said = "The `reasoning_content` in the thinking mode must be passed back to the API."
+    server.on().fail(400, message=said, times=1)
+    with pytest.raises(ProviderRefused):  # this server does not know ``thinking``; DeepSeek does
+        await provider.complete(question())
+    assert server.requests[1].body["thinking"] == {"type": "disabled"}
+
+
+async def test_texts_become_vectors_in_their_order(server: OpenAIServer) -> None:
+    made = OpenAICompatible(
+        name="e",
+        model="fake-large",
+        api_key="sk-test-key-123456",
+        base_url=server.base_url,
+        embedding_model="text-embedding-3-small",
+    )
+    vectors = await made.embed(["slow queries", "disk is full", "slow queries"])
+    assert vectors[0] == vectors[2] != vectors[1]
+    assert len(vectors[0]) == server.dimensions
+    assert await made.embed([]) == ()
+    with pytest.raises(ProviderRefused):
+        await made.embed([""])
+    await made.aclose()
+
+
+async def test_without_an_embedding_model_there_are_no_vectors(provider: OpenAICompatible) -> None:
+    with pytest.raises(ProviderRefused, match="embedding_model"):
+        await provider.embed(["x"])
 
 
 async def test_a_dropped_connection_and_a_dead_port_are_unavailable(
