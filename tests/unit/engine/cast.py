@@ -13,13 +13,13 @@ from agent_core.errors import ProviderError, ToolFailed
 from agent_core.llm.pricing import FREE, PriceList
 from agent_core.llm.provider import Provider
 from agent_core.llm.scripted import say
-from agent_core.llm.types import ModelRequest, ModelResponse, StreamItem, Usage
+from agent_core.llm.types import ModelRequest, ModelResponse, StreamItem, TextChunk, Usage
 from agent_core.memory.conversation import Conversation
 from agent_core.prompts import load_prompts
 from agent_core.runtime.events import RunEvent
 from agent_core.runtime.loop import AgentLoop
 from agent_core.supervisor import Supervisor, SupervisorRecord
-from agent_core.tools.approval import Authorizer
+from agent_core.tools.approval import Approver, Authorizer
 from agent_core.tools.executor import ToolExecutor
 from agent_core.tools.registry import ToolRegistry
 from agent_core.workers import Worker, build_workers
@@ -53,7 +53,9 @@ class Cast:
         return replace(say(line), usage=USAGE) if isinstance(line, str) else line
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamItem]:
-        yield await self.complete(request)
+        response = await self.complete(request)
+        yield TextChunk(text=response.message.content)
+        yield response
 
     def prepare(self) -> None:
         """Nothing to prepare."""
@@ -120,12 +122,14 @@ class Stage:
         *,
         limits: Limits | None = None,
         journal: Journal | None = None,
+        tools: ToolRegistry | None = None,
         authorizer: Authorizer | None = None,
+        approver: Approver | None = None,
         configured: Sequence[Worker] = (),
         **bounds: int,
     ) -> None:
-        self.registry = registry()
-        self.executor = ToolExecutor(self.registry, authorizer=authorizer)
+        self.registry = tools or registry()
+        self.executor = ToolExecutor(self.registry, authorizer=authorizer, approver=approver)
         self.loop = AgentLoop(provider=provider, executor=self.executor, prices=PriceList({"scripted": FREE}))
         self.workers = build_workers(configured, load_prompts(), self.registry)
         self.supervisor = Supervisor(

@@ -12,17 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from agent_core.context import Budget, Limits, MemoryJournal
+from agent_core.context import Budget, Limits, MemoryJournal, RunContext, Steering, StepState
 from agent_core.errors import ConfigError, Deadline, ModelFailed, ProviderUnavailable, RequestLimit, RunCancelled
 from agent_core.llm.offline import OfflineProvider
 from agent_core.llm.scripted import call
-from agent_core.llm.types import ModelMessage, ModelRequest
+from agent_core.llm.types import ModelMessage, ModelRequest, ToolCall
 from agent_core.memory.validity import is_sendable
 from agent_core.observe import trace_as_data, trace_as_text
 from agent_core.prompts import load_prompts
 from agent_core.runtime.events import RunEnded, RunStarted, StateChanged
 from agent_core.runtime.state import RunState
 from agent_core.supervisor import Plan, Supervisor
+from agent_core.tools.approval import Decision
+from agent_core.tools.base import Effect, Tool
+from agent_core.tools.registry import ToolRegistry
 from tests.unit.engine.cast import Cast, Stage, plan
 
 TWO = plan(("a1", "sql_optimizer"), ("a2", "researcher"))
@@ -133,7 +136,7 @@ BAD = {
     "an unknown worker": (plan(("a1", "wizard")), "wizard"),
     "a circle": (plan(("a1", "analyst", ["a2"]), ("a2", "analyst", ["a1"])), "circle"),
     "itself": (plan(("a1", "analyst", ["a1"])), "circle"),
-    "an unknown id": (plan(("a1", "analyst", ["a7"])), "a7"),
+    "an unknown id": (plan(("a1", "analyst", ["a7"])), "['a7'], which are no ids"),
     "one id twice": (plan(("a1", "analyst"), ("a1", "researcher")), "twice"),
     "too many": (plan(*((f"a{n}", "analyst") for n in range(1, 10))), "at most 8"),
     "none": (plan(), "at least 1"),
@@ -370,14 +373,68 @@ async def test_a_resumed_run_asks_only_for_what_was_not_finished() -> None:
     assert {key.partition("/")[0] for key in journal.entries} == {"decomposition", "w1", "w2", "synthesis"}
 
 
+class Yes:
+    async def approve(self, ctx: RunContext, tool: Tool, call: ToolCall) -> Decision:
+        return Decision(approved=True)
+
+
+async def test_what_a_worker_may_have_changed_before_a_crash_is_never_done_again() -> None:
+    journal, reached, done_to = MemoryJournal(), asyncio.Event(), []
+    tools = ToolRegistry()
+
+    @tools.register(effect=Effect.EXEC)
+    async def run_python(code: str) -> str:
+        """Run a program."""
+        done_to.append(code)
+        reached.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    first = Cast(plan=plan(("a1", "analyst")), analyst=call(("run_python", {"code": "drop"})))
+    task = asyncio.create_task(Stage(first, journal=journal, tools=tools, approver=Yes()).run())
+    await reached.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    second = Cast(analyst="a person has to look", synthesis="Look [analyst:a1].")
+    done = await Stage(second, journal=journal, tools=tools, approver=Yes()).run()
+    assert done_to == ["drop"]
+    assert "unknown_outcome" in [s.error for s in done.record.steps]
+    assert journal.entries[next(key for key in journal.entries if "/tool:" in key)].state is StepState.UNKNOWN
+
+
 class TornJournal(MemoryJournal):
-    async def finish(self, key: str, state: object, result: str) -> None:
-        raise OSError("the disk is full")
+    async def finish(self, key: str, state: StepState, result: str) -> None:
+        if key.startswith("w"):
+            raise OSError("the disk is full")
+        await super().finish(key, state, result)
 
 
 async def test_without_a_journal_nothing_goes_on() -> None:
+    cast = Cast(plan=TWO, sql_optimizer="x", researcher="y")
     with pytest.raises(OSError, match="disk is full"):
-        await Stage(Cast(plan=TWO, sql_optimizer="x", researcher="y"), journal=TornJournal()).run()
+        await Stage(cast, journal=TornJournal()).run()
+
+
+class HidesPassword:
+    def redact(self, text: str) -> str:
+        return text.replace("hunter2", "[redacted]")
+
+
+async def test_a_secret_in_the_task_reaches_no_model_no_history_and_no_record() -> None:
+    cast = Cast(plan=TWO, sql_optimizer="hunter2?", researcher="y", synthesis="hunter2! [researcher:a2]")
+    stage = Stage(cast)
+    done = await stage.run("is hunter2 the password?", redactor=HidesPassword())
+    assert "[redacted]" in done.record.query
+    assert "hunter2" not in repr((cast.asked, stage.conversation.messages, done))
+
+
+async def test_a_message_to_the_run_is_not_taken_by_a_worker() -> None:
+    steering = Steering()
+    steering.push(ModelMessage(role="user", content="hurry"))
+    cast = Cast(plan=TWO, sql_optimizer="x", researcher="y", synthesis="[researcher:a2]")
+    await Stage(cast).run(steering=steering)
+    assert "hurry" not in repr(cast.asked)
+    assert [m.content for m in steering.take()] == ["hurry"]
 
 
 # -- without a model ---------------------------------------------------------------------------------
