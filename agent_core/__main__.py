@@ -12,35 +12,23 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from agent_core import (
-    Agent,
-    AgentLoop,
-    Conversation,
-    MemoryOutputs,
-    ModelMessage,
-    PriceList,
-    Provider,
-    Route,
-    Router,
-    RunContext,
-    RunEvent,
-    RunRecord,
-    Summarizer,
-    Summary,
-    ToolExecutor,
-    ToolRegistry,
-    Usage,
-    load_prompt,
-    register_builtin,
-    trace_as_data,
-    trace_as_text,
-)
+from agent_core.agent import Agent
 from agent_core.console import StreamPrinter, converse, describe, show
-from agent_core.llm.pricing import FREE
-from agent_core.llm.provider import OFFLINE
-from agent_core.memory.summarize import summary_message
-from agent_core.prompts import ANSWERING, describe_time, describe_tools
-from agent_core.runtime.events import RunEnded
+from agent_core.context import MemoryOutputs, RunContext
+from agent_core.llm.pricing import FREE, PriceList
+from agent_core.llm.provider import OFFLINE, Provider
+from agent_core.llm.router import Route, Router
+from agent_core.llm.types import ModelMessage, Usage
+from agent_core.memory.conversation import Conversation, Summary
+from agent_core.memory.summarize import Summarizer, summary_message
+from agent_core.observe import trace_as_data, trace_as_text
+from agent_core.prompts import ANSWERING, describe_time, describe_tools, load_prompt
+from agent_core.runtime.events import RunEnded, RunEvent
+from agent_core.runtime.loop import AgentLoop
+from agent_core.runtime.state import RunRecord
+from agent_core.tools.builtin import register_builtin
+from agent_core.tools.executor import ToolExecutor
+from agent_core.tools.registry import ToolRegistry
 
 HISTORY_LINES = 2_000
 NO_MODEL = "no language model, since neither OPENAI_API_KEY nor ANTHROPIC_API_KEY is set: words are matched to tools"

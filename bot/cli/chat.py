@@ -4,60 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 from adapters.chat import ThreadRef
+from agent_core.console import Command, StreamPrinter, describe
+from agent_core.console import converse as talk
+from agent_core.llm.tokens import load_counter
 from agent_core.observe import trace_as_text
-from agent_core.runtime.events import RunEvent, TextDelta, ToolFinished, ToolStarted
 from bot.cli.local import LocalThread, open_thread
 from bot.cli.setup import print_error, print_text, set_up
 from bot.commands import summarise
+from bot.memory import correct_summary
+from bot.models import describe_state
 from bot.settings import Settings
 
-HELP = """Commands: /tools  /trace  /usage  /help  /quit
-Ctrl-C stops a run; on an empty line, Ctrl-D ends the console."""
-QUIT = {"/quit", "/exit", "/q", "quit", "exit", "q"}
-
-
-class StreamPrinter:
-    """Shows a run in the terminal while it works: tool calls as they run, text as it comes."""
-
-    def __init__(self) -> None:
-        self.streamed = ""
-
-    def __call__(self, thread_key: str, event: RunEvent) -> None:
-        """Print one event."""
-        match event:
-            case TextDelta(text=text):
-                self.streamed += text
-                sys.stdout.write(text)
-                sys.stdout.flush()
-            case ToolStarted(call=call):
-                self._line(f"  … {call.name} {call.arguments}")
-            case ToolFinished(result=result):
-                mark = "done" if result.ok else f"failed: {result.error_code}"
-                self._line(f"  … {result.name} {mark} in {result.duration_s:.2f} s")
-            case _:
-                pass
-
-    def _line(self, text: str) -> None:
-        if self.streamed and not self.streamed.endswith("\n"):
-            sys.stdout.write("\n")
-        self.streamed = ""
-        print_text(text)
-
-    def finish(self, answer: str) -> None:
-        """End the answer; print it whole unless it was streamed already."""
-        if self.streamed.strip() == answer.strip() and answer:
-            sys.stdout.write("\n")
-        else:
-            print_text(f"\n{answer}" if self.streamed else answer)
-        self.streamed = ""
+AUTHOR = "terminal:local"
 
 
 async def run_chat(thread: str, *, config: Path | None, verbose: bool) -> int:
@@ -68,100 +31,82 @@ async def run_chat(thread: str, *, config: Path | None, verbose: bool) -> int:
     except ValueError:
         print_error(f"hermod: {thread!r} cannot be the name of a thread; use letters, digits, - and _")
         return 2
-    return await converse(settings, channel="chat", thread=thread, greeting=HELP)
+    return await converse(settings, channel="chat", thread=thread)
 
 
-async def converse(settings: Settings, *, channel: str, thread: str, greeting: str) -> int:
-    """Read lines and answer them until the person leaves. Ctrl-C stops a run; between runs it ends the console."""
+async def converse(settings: Settings, *, channel: str, thread: str, greeting: str = "") -> int:
+    """Read lines and answer them until the person leaves. Ctrl-C stops a run; between runs it ends the console.
+
+    Args:
+        settings: loaded settings.
+        channel, thread: name the thread.
+        greeting: what is shown first; the commands by default.
+    """
     printer = StreamPrinter()
     async with open_thread(settings, channel=channel, thread=thread, tap=printer) as local:
-        print_text(greeting)
-        lines = LineReader()
-        while True:
-            reading = asyncio.create_task(lines.read())
-            with _interrupts(reading.cancel):
-                await asyncio.wait({reading})
-            line = "" if reading.cancelled() else (reading.result() or "")
-            if reading.cancelled() or not line or line.strip().lower() in QUIT:
-                break
-            if line.startswith("/"):
-                await _run_command(line.strip(), local)
-            elif line.strip():
-                await _answer(line.strip(), local, printer)
-        await _print_usage(local)
+        commands = ChatCommands(local).by_name
+
+        async def ask(text: str) -> str:
+            return (await local.ask(text)).text
+
+        print_text(greeting or describe(commands))
+        await talk(ask, commands, printer, stop=local.stop)
     return 0
 
 
-class LineReader:
-    """Reads lines of standard input in a thread that never keeps the process alive."""
+class ChatCommands:
+    """What a person may ask of a thread beside questions; the docstrings are the console's help."""
 
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._lines: asyncio.Queue[str] = asyncio.Queue(maxsize=1)
-        self._wanted = threading.Semaphore(0)
-        threading.Thread(target=self._read_all, daemon=True, name="stdin").start()
+    def __init__(self, local: LocalThread) -> None:
+        self._app = local.app
+        self._key = local.thread.key
+        self.by_name: Mapping[str, Command] = {
+            "/tools": self.tools,
+            "/trace": self.trace,
+            "/usage": self.usage,
+            "/summary": self.summary,
+            "/forget": self.forget,
+            "/providers": self.providers,
+        }
 
-    async def read(self) -> str:
-        """Return the next line with its end, or an empty text at the end of the input."""
-        self._wanted.release()
-        return await self._lines.get()
+    async def tools(self, rest: str) -> str:
+        """what can be called"""
+        return "\n".join(f"  {tool.name}: {summarise(tool.spec)}" for tool in self._app.tools.registry.tools())
 
-    def _read_all(self) -> None:
-        while True:
-            self._wanted.acquire()
-            try:
-                line = input("\nyou> " if sys.stdin.isatty() else "") + "\n"
-            except EOFError:
-                line = ""
-            try:
-                asyncio.run_coroutine_threadsafe(self._lines.put(line), self._loop)
-            except RuntimeError:  # the loop has ended; so does the process
-                return
+    async def trace(self, rest: str) -> str:
+        """the steps of the last run"""
+        runs = await self._app.store.list_runs(thread_key=self._key, limit=1)
+        return trace_as_text(json.loads(runs[0].record)) if runs and runs[0].record else "no run yet"
 
+    async def usage(self, rest: str) -> str:
+        """tokens and cost of this thread"""
+        runs = await self._app.store.list_runs(thread_key=self._key, limit=1000)
+        rows = await self._app.store.load_usage(since=datetime.min.replace(tzinfo=UTC))
+        mine = [row for row in rows if row.thread_key == self._key]
+        costs = [row.cost_usd for row in mine if row.cost_usd is not None]
+        price = f"${sum(costs):.4f}" if len(costs) == len(mine) else "cost unknown"
+        tokens = sum(row.input_tokens + row.output_tokens for row in mine)
+        return f"{len(runs)} runs in this thread, {tokens} tokens, {price}"
 
-async def _answer(line: str, local: LocalThread, printer: StreamPrinter) -> None:
-    task = asyncio.create_task(local.ask(line))
-    with _interrupts(task.cancel):
-        await asyncio.wait({task})
-    if not task.cancelled():
-        printer.finish(task.result().text)
-        return
-    await local.stop()
-    printer.finish("Stopped.")
+    async def summary(self, rest: str) -> str:
+        """what stands for the oldest messages; /summary TEXT corrects it, /summary forget drops it"""
+        found = await self._app.store.load_summary(self._key)
+        if found is None or not found.text:
+            return "there is no summary; every message that is remembered is sent as it is"
+        if not rest:
+            by = "" if found.author == AUTHOR else f" (written by: {found.author})"
+            return f"{found.text}{by}"
+        text = "" if rest == "forget" else self._app.redactor.redact(rest)
+        counter = await asyncio.to_thread(load_counter, self._app.router.model)
+        now = self._app.clock.now()
+        await correct_summary(self._app.store, self._key, text, author=AUTHOR, counter=counter, now=now)
+        return "corrected" if text else "forgotten"
 
+    async def forget(self, rest: str) -> str:
+        """drop what was said and found in this thread"""
+        await self._app.store.forget_thread(self._key)
+        return "forgotten; usage and the audit chain keep their numbers"
 
-@contextmanager
-def _interrupts(cancel: Callable[[], object]) -> Iterator[None]:
-    """Let Ctrl-C call ``cancel`` instead of ending the process; what it did before is put back at the end."""
-    before = signal.getsignal(signal.SIGINT)
-    loop = asyncio.get_running_loop()
-    signal.signal(signal.SIGINT, lambda number, frame: loop.call_soon_threadsafe(cancel))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-async def _run_command(line: str, local: LocalThread) -> None:
-    match line.split():
-        case ["/tools"]:
-            for tool in local.app.tools.registry.tools():
-                print_text(f"  {tool.name}: {summarise(tool.spec)}")
-        case ["/trace"]:
-            runs = await local.app.store.list_runs(thread_key=local.thread.key, limit=1)
-            print_text(trace_as_text(json.loads(runs[0].record)) if runs and runs[0].record else "no run yet")
-        case ["/usage"]:
-            await _print_usage(local)
-        case ["/help"]:
-            print_text(HELP)
-        case _:
-            print_text(f"there is no command {line.split(maxsplit=1)[0]}\n{HELP}")
-
-
-async def _print_usage(local: LocalThread) -> None:
-    runs = await local.app.store.list_runs(thread_key=local.thread.key, limit=1000)
-    usages = [json.loads(run.record)["usage"] for run in runs if run.record]
-    costs = [usage["cost_usd"] for usage in usages]
-    price = "cost unknown" if None in costs else f"${sum(costs):.4f}"
-    tokens = sum(usage["total_tokens"] for usage in usages)
-    print_text(f"{len(runs)} runs in this thread, {tokens} tokens, {price}")
+    async def providers(self, rest: str) -> str:
+        """how each model is doing"""
+        return "\n".join(f"  {describe_state(state)}" for state in self._app.router.states())

@@ -8,9 +8,10 @@ import signal
 import tempfile
 from pathlib import Path
 
+from agent_core.console import StreamPrinter
 from agent_core.context import SystemClock
 from bot.app import open_storage
-from bot.cli.chat import StreamPrinter, converse
+from bot.cli.chat import converse
 from bot.cli.local import open_thread
 from bot.cli.setup import print_error, print_text, start_logging
 from bot.demo.workload import DemoDatabase

@@ -11,7 +11,7 @@ from agent_core.llm.wire import load_message
 from agent_core.observe import trace_as_text
 from bot.app import open_storage
 from bot.cli.setup import print_failure, print_json, print_text, set_up
-from bot.storage.base import RunRow, StepRow, UsageRow
+from bot.storage.base import RunRow, StepRow, SummaryRow, UsageRow
 
 
 def _instant(at: datetime | None) -> str | None:
@@ -55,6 +55,7 @@ async def run_sessions_show(thread: str, *, config: Path | None, as_json: bool) 
             return 1
         messages = await store.load_messages(thread)
         runs = await store.list_runs(thread_key=thread, limit=100)
+        summary = await store.load_summary(thread)
     history = [(row, load_message(row.body)) for row in messages]
     if as_json:
         items = [
@@ -70,8 +71,11 @@ async def run_sessions_show(thread: str, *, config: Path | None, as_json: bool) 
             }
             for row, message in history
         ]
-        print_json({"thread": thread, "items": items, "runs": [_run_as_data(r) for r in runs]})
+        about = {"thread": thread, "summary": _summary_as_data(summary)}
+        print_json({**about, "items": items, "runs": [_run_as_data(r) for r in runs]})
         return 0
+    if summary is not None and summary.text:
+        print_text(f"summary up to {summary.through_seq}, by {summary.author}: {summary.text}")
     for row, message in history:
         calls = " ".join(f"{c.name}({c.arguments})" for c in message.tool_calls)
         text = f"{message.content} {calls}".strip()
@@ -79,6 +83,18 @@ async def run_sessions_show(thread: str, *, config: Path | None, as_json: bool) 
     for r in reversed(runs):
         print_text(f"run {r.run_id}  {r.state}  {_instant(r.started_at)}  {r.error}")
     return 0
+
+
+def _summary_as_data(summary: SummaryRow | None) -> dict[str, object] | None:
+    if summary is None or not summary.text:
+        return None
+    return {
+        "text": summary.text,
+        "through_seq": summary.through_seq,
+        "author": summary.author,
+        "tokens_before": summary.tokens_before,
+        "tokens_after": summary.tokens_after,
+    }
 
 
 def _run_as_data(run: RunRow) -> dict[str, object]:

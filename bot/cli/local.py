@@ -11,8 +11,8 @@ from typing import TextIO
 
 from adapters.chat import Author, Reply, ThreadRef
 from adapters.terminal import TerminalAdapter
+from agent_core.runtime.events import EventSink
 from bot.app import App, open_app
-from bot.session import EventTap
 from bot.settings import Settings
 from bot.storage.base import RunRow
 
@@ -58,7 +58,7 @@ def _user_name() -> str:
 
 @asynccontextmanager
 async def open_thread(
-    settings: Settings, *, channel: str, thread: str = "", tap: EventTap | None = None, output: TextIO | None = None
+    settings: Settings, *, channel: str, thread: str = "", tap: EventSink | None = None, output: TextIO | None = None
 ) -> AsyncIterator[LocalThread]:
     """Open an app that serves one local thread and nothing else; a running ``hermod run`` is not disturbed.
 
@@ -72,7 +72,8 @@ async def open_thread(
     author = Author(id="local", name=_user_name())
     adapter = TerminalAdapter(channel=channel, output=output, author=author, on_post=posted.append)
     place = adapter.build_thread(thread)
-    async with open_app(settings, os.environ, adapters={"terminal": adapter}, prefixes=[place.key], tap=tap) as app:
+    follow = None if tap is None else (lambda thread_key, event: tap(event))
+    async with open_app(settings, os.environ, adapters={"terminal": adapter}, prefixes=[place.key], tap=follow) as app:
         await app.open_quietly()
         await adapter.start(app.inbox.accept)
         try:
