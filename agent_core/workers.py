@@ -15,7 +15,7 @@ from pydantic import Field
 
 from agent_core.agent import Agent
 from agent_core.context import Journal, JournalEntry, RunContext, StepState
-from agent_core.errors import ConfigError, ToolFailed
+from agent_core.errors import ConfigError, ModelRetry, ToolFailed
 from agent_core.llm.tokens import EstimatingCounter
 from agent_core.llm.types import ModelMessage
 from agent_core.memory.conversation import Conversation
@@ -157,7 +157,7 @@ def register_call_worker(
 
     async def call_worker(ctx: RunContext, worker: str, task: Annotated[str, _TASK]) -> dict[str, object]:
         if worker not in workers:
-            raise ToolFailed(f"there is no worker {worker!r}", code="unknown_worker", fix=f"take one of {[*workers]}")
+            raise ModelRetry(f"there is no worker {worker!r}; take one of {[*workers]}")
         # named by what is asked, so that a run that is resumed finds the worker's steps again
         part = hashlib.blake2b(f"{worker}\0{task}".encode(), digest_size=6).hexdigest()
         inside = build_part(shorten_deadline(ctx), f"c{part}")

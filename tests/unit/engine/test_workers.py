@@ -158,7 +158,7 @@ async def test_a_worker_cannot_call_workers() -> None:
     ("tasks", "line", "code", "said"),
     [
         ([("analyst", "count")], ProviderUnavailable("the line is cut"), "model_failed", "analyst did not finish: the"),
-        ([("wizard", "count")], "", "unknown_worker", "take one of ['sql_optimizer', "),
+        ([("wizard", "count")], "", "invalid_arguments", "take one of ['sql_optimizer', "),
         ([("analyst", "")], "", "invalid_arguments", "task"),
     ],
 )
