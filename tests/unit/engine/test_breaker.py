@@ -120,6 +120,15 @@ def test_bug_28_a_long_retry_after_opens_it_for_exactly_that_long() -> None:
     assert breaker.state is BreakerState.HALF_OPEN
 
 
+def test_one_failed_probe_opens_it_again_also_where_a_retry_after_had_opened_it() -> None:
+    clock = HandClock()
+    breaker = build(clock)
+    end(breaker, take(breaker), RateLimited("later", retry_after_s=600.0))
+    clock.seconds = 600.0
+    end(breaker, take(breaker), DOWN)
+    assert (breaker.state, breaker.wait_s, breaker.failures) == (BreakerState.OPEN, 60.0, 1)
+
+
 def test_a_short_retry_after_only_pauses_it_and_counts_nothing() -> None:
     clock = HandClock()
     breaker = build(clock)

@@ -194,6 +194,7 @@ async def test_retries_and_fallbacks_share_one_budget() -> None:
     actors = [Actor(name, *down(), journal=journal) for name in "ab"]
     error = await fail(Router(actors, clock=clock))
     assert journal == ["a", "b", "a"]
+    assert clock.seconds <= 2.0, "it waited although nothing may follow"
     assert [e.provider for e in error.failures] == ["a", "b", "a"]
 
 
@@ -316,11 +317,12 @@ async def test_bug_17_the_timeout_of_a_route_ends_a_provider_that_ignores_it_wit
 
 
 async def test_a_deadline_that_is_nearer_than_the_timeout_is_not_the_providers_fault() -> None:
-    a = hanging("a")
-    router = Router([Route(a, timeout_s=30.0)])
+    a, b = hanging("a"), Actor("b")
+    router = Router([Route(a, timeout_s=30.0), Route(b, priority=1)], clock=HandClock())
     async with asyncio.timeout(5):
         error = await fail(router, ask(timeout_s=0.02))
-    assert [type(e) for e in error.failures] == [ProviderTimeout]
+    assert b.requests == [], "the deadline has passed, whatever the injected clock says"
+    assert isinstance(error.failures[0], ProviderTimeout)
     assert (router.states()[0].failures, router.states()[0].errors) == (0, 1)
 
 
@@ -417,6 +419,7 @@ async def test_a_free_route_answers_when_all_others_failed_and_does_not_count() 
     router = Router([Route(offline, free=True, priority=-5), Route(a)], clock=HandClock())
     response = await router.complete(ask())
     assert (journal, response.message.content) == (["a", "a", "a", "offline"], "by rule")
+    assert (response.attempts, len(response.failures)) == (4, 3)
     assert await answer(router) == "by rule"
     assert journal[4:] == ["offline"], "the breaker of the other one is open"
 
@@ -466,6 +469,38 @@ async def test_waiting_for_a_slot_ends_with_the_request_and_is_not_the_providers
     assert a.gate is not None
     a.gate.set()
     assert await first == "ok"
+
+
+async def test_a_request_that_waits_for_a_slot_when_the_breaker_opens_gives_it_back_and_does_not_wait_longer() -> None:
+    clock = HandClock()
+    a = Actor("a", *down(3), "back")
+    router = Router([Route(a, max_concurrency=1)], clock=clock, policy=RetryPolicy(max_attempts=1))
+    a.gate = asyncio.Event()
+    tasks = [asyncio.create_task(router.complete(ask())) for _ in range(6)]
+    await asyncio.sleep(0)
+    a.gate.set()
+    errors = await asyncio.gather(*tasks, return_exceptions=True)
+    assert {type(e) for e in errors} == {AllProvidersFailed}
+    assert len(a.requests) == 3
+    clock.seconds = 60.0
+    assert await answer(router) == "back"
+
+
+async def test_nobody_waits_for_a_slot_of_a_provider_whose_breaker_is_open() -> None:
+    a = Actor("a", ProviderUnavailable("down"), "slow")
+    clock = HandClock()
+    breaker = BreakerPolicy(failure_threshold=1)
+    router = Router(
+        [Route(a, max_concurrency=1), Route(Actor("b", "from b"), priority=1)], clock=clock, breaker=breaker
+    )
+    await router.complete(ask())
+    clock.seconds, a.gate = 60.0, asyncio.Event()
+    probe = asyncio.create_task(answer(router))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        assert await answer(router) == "from b"
+    a.gate.set()
+    assert await probe == "slow"
 
 
 # -- streams -------------------------------------------------------------------------------------------
