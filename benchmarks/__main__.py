@@ -14,7 +14,7 @@ from benchmarks import failover, memory, overhead, startup
 from benchmarks.table import Row, render_table
 
 NAMES = ("overhead", "memory", "failover", "startup")
-ROUNDS, QUICK_ROUNDS, QUICK_SHARE = 6, 2, 0.5
+ROUNDS, QUICK_ROUNDS, QUICK_SHARE = 5, 2, 0.5
 
 
 def main() -> int:
