@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from collections import Counter
@@ -10,7 +11,9 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
+import openai
 import pytest
+from openai import AsyncOpenAI
 
 from agent_core.agent import Agent
 from agent_core.context import Limits, RunContext, SystemClock
@@ -29,7 +32,7 @@ from agent_core.tools.approval import Decision
 from agent_core.tools.base import Effect, Tool
 from agent_core.tools.executor import ToolExecutor
 from agent_core.tools.registry import ToolRegistry
-from tests.servers.openai import Chaos, OpenAIServer, Request
+from tests.servers.openai import FAULTS, Chaos, OpenAIServer, Request
 
 RUNS = 1_000
 AT_ONCE = 50
@@ -209,3 +212,25 @@ async def test_1000_runs_with_every_fifth_request_failing_end_in_time_and_do_not
     # retries and fallbacks share one budget
     assert max(count_attempts(world.servers).values()) <= ATTEMPTS
     print(f"\n{RUNS} runs, {requests} requests, {drawn.total()} faults, {dict(states)}, {took_s:.1f} s")
+
+
+async def outcomes(seed: str, order: list[int]) -> dict[str, str]:
+    async with OpenAIServer(chaos=Chaos(rate=0.5, seed=seed)) as server:
+        server.on().text("one two three four five")
+        async with AsyncOpenAI(api_key="k", base_url=server.base_url, max_retries=0, timeout=0.2) as client:
+            for n in order:
+                with contextlib.suppress(openai.OpenAIError, ValueError):
+                    await client.chat.completions.create(
+                        model="fake-large", messages=[{"role": "user", "content": f"question {n}"}]
+                    )
+            return {r.last_user: r.outcome for r in server.requests}
+
+
+async def test_chaos_draws_the_same_faults_from_a_seed_in_any_order() -> None:
+    first = await outcomes("a", list(range(40)))
+    assert await outcomes("a", list(reversed(range(40)))) == first
+    assert 8 <= sum(outcome != "answered" for outcome in first.values()) <= 32
+    assert await outcomes("b", list(range(40))) != first
+    kinds = {"failed 429", "failed 500", "hang", "drop", "cut", "garbage", "bare_error"}
+    assert set(first.values()) - {"answered"} <= kinds
+    assert len(FAULTS) == 6

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
 from collections.abc import AsyncIterator
@@ -15,7 +14,7 @@ from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionChunk
 
 from agent_core.llm.tokens import load_counter
-from tests.servers.openai import FAULTS, Chaos, OpenAIServer
+from tests.servers.openai import OpenAIServer
 
 ASK: Any = [{"role": "user", "content": "hi"}]
 TOOL: Any = {
@@ -387,26 +386,3 @@ async def test_embeddings_are_the_same_every_time_and_close_for_close_texts(
     assert math.isclose(sum(v * v for v in vectors[0]), 1.0, rel_tol=1e-5)
     with pytest.raises(openai.BadRequestError):
         await client.embeddings.create(model="embed", input=[""])
-
-
-# -- chaos -----------------------------------------------------------------------------------------------------------
-
-
-async def outcomes(seed: str, order: list[int]) -> dict[str, str]:
-    async with OpenAIServer(chaos=Chaos(rate=0.5, seed=seed)) as server:
-        server.on().text("one two three four five")
-        async with AsyncOpenAI(api_key="k", base_url=server.base_url, max_retries=0, timeout=0.2) as client:
-            for n in order:
-                with contextlib.suppress(openai.OpenAIError, ValueError):
-                    await ask(client, [{"role": "user", "content": f"question {n}"}])
-            return {r.last_user: r.outcome for r in server.requests}
-
-
-async def test_chaos_draws_the_same_faults_from_a_seed_in_any_order() -> None:
-    first = await outcomes("a", list(range(40)))
-    assert await outcomes("a", list(reversed(range(40)))) == first
-    assert 8 <= sum(outcome != "answered" for outcome in first.values()) <= 32
-    assert await outcomes("b", list(range(40))) != first
-    kinds = {"failed 429", "failed 500", "hang", "drop", "cut", "garbage", "bare_error"}
-    assert set(first.values()) - {"answered"} <= kinds
-    assert len(FAULTS) == 6

@@ -8,18 +8,16 @@ import itertools
 import json
 import math
 import re
-import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 
 from aiohttp import web
 
 from tests.servers.openai.chaos import Chaos
+from tests.servers.openai.failures import abort, build_error, retry_headers
 from tests.servers.openai.protocol import OVERFLOW, count_prompt, embed, find_refusal
-from tests.servers.openai.script import Answer, Call, Failure, Json, Reply, Request, RetryForm, Rule, count_tokens
+from tests.servers.openai.script import Answer, Call, Failure, Json, Reply, Request, Rule, count_tokens
 from tests.servers.openai.stream import build_chunks, encode_events, finish_of
 
 
@@ -165,7 +163,7 @@ class OpenAIServer:
         try:
             body = await http.json()
         except ValueError:
-            return _error(400, "invalid_json", "We could not parse the JSON body of your request.")
+            return build_error(400, "invalid_json", "We could not parse the JSON body of your request.")
         request = Request(body, {k.lower(): v for k, v in http.headers.items()}, time.time())
         self.requests.append(request)
         prompt = count_prompt(body, self.count)
@@ -177,7 +175,7 @@ class OpenAIServer:
             rule = self._fallback_rule()
         if rule is None:
             self.violations.append(f"no rule for: {request.last_user[:120]!r} at step {request.step}")
-            return _error(500, "server_error", "no scripted answer matches this request")
+            return build_error(500, "server_error", "no scripted answer matches this request")
         rule.left -= 1
         rule.used += 1
         await asyncio.sleep(rule.delay)
@@ -220,16 +218,16 @@ class OpenAIServer:
         body, model = request.body, request.body.get("model")
         key = http.headers.get("Authorization", "").removeprefix("Bearer ").strip()
         if self.api_keys and key not in self.api_keys:
-            return _error(401, "invalid_api_key", "Incorrect API key provided.")
+            return build_error(401, "invalid_api_key", "Incorrect API key provided.")
         if self.models and model not in self.models:
             said = f"The model `{model}` does not exist or you do not have access to it."
-            return _error(404, "model_not_found", said)
+            return build_error(404, "model_not_found", said)
         if refusal := find_refusal(body, reasoning=model in self.reasoning):
             self.violations.append(refusal.message)
-            return _error(400, refusal.code, refusal.message, param=refusal.param)
+            return build_error(400, refusal.code, refusal.message, param=refusal.param)
         if self.max_context and prompt > self.max_context:
             said = OVERFLOW.format(limit=self.max_context, used=prompt)
-            return _error(400, "context_length_exceeded", said, param="messages")
+            return build_error(400, "context_length_exceeded", said, param="messages")
         return None
 
     def _usage(self, answer: Reply, prompt: int) -> Json | None:
@@ -258,7 +256,7 @@ class OpenAIServer:
                 half = web.StreamResponse(headers=headers)
                 await half.prepare(http)
                 await half.write(text.encode()[: len(text) // 2])
-                _abort(http)
+                abort(http)
                 return half
             case _:
                 pass
@@ -273,7 +271,7 @@ class OpenAIServer:
         if answer.quirk == "stall":
             await asyncio.sleep(3600)
         if answer.quirk == "cut":
-            _abort(http)
+            abort(http)
             return resp
         await resp.write_eof()
         return resp
@@ -289,11 +287,11 @@ class OpenAIServer:
         if f.hang:
             await asyncio.sleep(3600)
         if f.drop:
-            _abort(http, reset=True)
-        headers = {} if f.retry_after is None else _retry_headers(f.retry_after, f.retry_form)
+            abort(http, reset=True)
+        headers = {} if f.retry_after is None else retry_headers(f.retry_after, f.retry_form)
         if f.raw is not None:
             return web.Response(status=f.status, text=f.raw, content_type=f.content_type, headers=headers)
-        return _error(f.status, f.code, f.message, headers, param=f.param)
+        return build_error(f.status, f.code, f.message, headers, param=f.param)
 
     def _fallback_rule(self) -> Rule:
         rule = Rule([])
@@ -307,9 +305,9 @@ class OpenAIServer:
         body = await http.json()
         texts = [body["input"]] if isinstance(body["input"], str) else list(body["input"])
         if not texts or any(t == "" for t in texts):
-            return _error(400, None, "'$.input' is invalid. Please check the API reference.")
+            return build_error(400, None, "'$.input' is invalid. Please check the API reference.")
         if len(texts) > 2048:
-            return _error(400, None, "'$.input' is invalid: at most 2048 texts.")
+            return build_error(400, None, "'$.input' is invalid: at most 2048 texts.")
         size = int(body.get("dimensions") or self.dimensions)
         data: list[Json] = []
         for i, text in enumerate(texts):
@@ -371,38 +369,3 @@ class OpenAIServer:
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             return web.json_response({"error": f"{type(error).__name__}: {error}"}, status=400)
         return web.json_response({"result": result})
-
-
-def _abort(http: web.Request, *, reset: bool = False) -> None:
-    """Close the connection at once; with a reset (RST) instead of an end where ``reset`` says so."""
-    if http.transport is None:
-        return
-    connection = http.transport.get_extra_info("socket")
-    if reset and connection is not None:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    http.transport.abort()
-
-
-def _retry_headers(wait_s: float, form: RetryForm) -> dict[str, str]:
-    """RFC 9110, 10.2.3 (seconds or a date); ``retry-after-ms`` is OpenAI's."""
-    match form:
-        case "seconds":
-            return {"Retry-After": f"{wait_s:g}"}
-        case "date":
-            return {"Retry-After": format_datetime(datetime.now(UTC) + timedelta(seconds=wait_s), usegmt=True)}
-        case "ms":
-            return {"retry-after-ms": f"{wait_s * 1000:.0f}"}
-        case "both":
-            return {"Retry-After": f"{wait_s:g}", "retry-after-ms": f"{wait_s * 1000:.0f}"}
-
-
-def _error(
-    status: int, code: str | None, message: str, headers: dict[str, str] | None = None, *, param: str | None = None
-) -> web.Response:
-    """https://platform.openai.com/docs/guides/error-codes."""
-    kind = {401: "authentication_error", 429: "rate_limit_error"}.get(
-        status, "server_error" if status >= 500 else "invalid_request_error"
-    )
-    return web.json_response(
-        {"error": {"message": message, "type": kind, "param": param, "code": code}}, status=status, headers=headers
-    )
