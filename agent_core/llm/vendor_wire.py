@@ -94,11 +94,13 @@ def read_arguments(value: object) -> str:
 
 
 def build_text(message: ModelMessage) -> str:
-    """Build the text of a message; its speaker's name stands before it, since not every server keeps ``name``."""
-    if not message.speaker:
-        return message.content
-    speaker = " ".join(_NOT_IN_A_SPEAKER.sub(" ", message.speaker).split()) or "somebody"
-    return f"[{speaker}] {message.content}"
+    """Build the text of a message: before it who said it and when, since no server keeps both."""
+    about = []
+    if message.speaker:
+        about.append(" ".join(_NOT_IN_A_SPEAKER.sub(" ", message.speaker).split()) or "somebody")
+    if message.at is not None:
+        about.append(f"{message.at:%a %Y-%m-%d %H:%M %Z}")
+    return f"[{', '.join(about)}] {message.content}" if about else message.content
 
 
 def safe_name(name: str) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from agent_core.llm.tokens import MESSAGE_OVERHEAD, EstimatingCounter, TokenCounter
 from agent_core.llm.types import ModelMessage
+
+STAMP_TOKENS = 18
+"""Of the instant before a message: ``[Mon 2026-03-02 09:15 UTC]`` has 16 with the encodings known here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,13 +83,20 @@ class Conversation:
         return self._total - self._covered + (0 if self._summary is None else self._summary.tokens_after)
 
     def count(self, message: ModelMessage) -> int:
-        """Tokens that ``message`` takes in a request, its frame included."""
-        counted = self._counter.count(message.content) if message.content else 0
-        for call in message.tool_calls:
-            counted += MESSAGE_OVERHEAD + self._counter.count(f"{call.name} {call.arguments}")
+        """Tokens that ``message`` takes in a request, its frame included; one call of the tokenizer."""
+        parts = [message.content] if message.content else []
+        parts += [f"{call.name} {call.arguments}" for call in message.tool_calls]
+        frames = MESSAGE_OVERHEAD * (1 + len(message.tool_calls))
         if message.speaker:
-            counted += self._counter.count(message.speaker) + 1
-        return counted + MESSAGE_OVERHEAD
+            parts.append(f"[{message.speaker}]")
+        if message.at is not None:
+            frames += STAMP_TOKENS
+        return frames + (self._counter.count("\n".join(parts)) if parts else 0)
+
+    def count_request(self, messages: Sequence[ModelMessage]) -> int:
+        """Tokens of the messages of a request; those of this conversation are not counted again."""
+        own = {id(m): tokens for m, tokens in zip(self._messages, self._tokens, strict=True)}
+        return sum(own.get(id(m)) or self.count(m) for m in messages)
 
     def append(self, message: ModelMessage, tokens: int | None = None) -> None:
         """Add the newest message; ``tokens`` is its count when it is known already (from the store)."""

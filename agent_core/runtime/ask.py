@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable
@@ -26,6 +27,10 @@ from agent_core.memory.conversation import Conversation
 from agent_core.runtime.events import AnswerRestarted, MessageInjected, ModelStarted, StepFinished, TextDelta
 from agent_core.runtime.state import Step
 from agent_core.runtime.work import Work
+
+ABREAST = 2
+"""Runs that may go on in one turn of the event loop. Hundreds whose answers arrive together would else build their next
+requests in one go, and whatever else the loop has to do, such as acknowledging a message, would wait for them."""
 
 OTHER_RUN = (
     "I was stopped in the middle of this and then started with other settings or as another version, and what I had "
@@ -63,6 +68,7 @@ class ModelCalls:
     def __init__(self, provider: Provider, prices: PriceList) -> None:
         self.provider = provider
         self._prices = prices
+        self._turnstile = asyncio.Semaphore(ABREAST)
 
     async def ask(self, work: Work, asking: Asking) -> ModelResponse:
         """Get the response, from the journal, from the answers that are kept, or from the model; record the step.
@@ -72,6 +78,8 @@ class ModelCalls:
             ReplayMismatch: an earlier attempt at the run asked something else.
         """
         ctx = work.ctx
+        async with self._turnstile:
+            await asyncio.sleep(0)
         request, known = await self._begin(work, asking)
         ctx.emit(ModelStarted(run_id=ctx.run_id, request=request))
         begun = ctx.clock.monotonic()
@@ -227,7 +235,7 @@ def _digest(request: ModelRequest) -> str:
 
 def _estimate_usage(request: ModelRequest, response: ModelResponse, conversation: Conversation) -> Usage:
     return Usage(
-        input_tokens=sum(conversation.count(m) for m in request.messages),
+        input_tokens=conversation.count_request(request.messages),
         output_tokens=conversation.count(response.message),
         requests=1,
         exact=False,

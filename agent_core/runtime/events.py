@@ -88,7 +88,7 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFinished:
-    """A step was added to the record; ``outcome`` is what the provider answered, or why nobody did, for a model step."""
+    """A step was added to the record; ``outcome`` of a model step is the provider's answer, or why there is none."""
 
     run_id: str
     step: Step
