@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from agent_core.llm.structured import OutputContract, ask_structured
     from agent_core.llm.tokens import load_counter
     from agent_core.llm.types import ModelMessage, ModelRequest, ModelResponse, ToolCall, ToolExample, Usage
+    from agent_core.llm.vendor import VendorProvider
     from agent_core.memory.conversation import Conversation, Summary
     from agent_core.memory.summarize import Summarizer
     from agent_core.observe import trace_as_data, trace_as_text
     from agent_core.prompts import load_prompt, load_prompts
-    from agent_core.runtime.events import RunEvent
+    from agent_core.runtime.events import RunEnded, RunEvent, StepFinished, TextDelta, ToolFinished, ToolStarted
     from agent_core.runtime.loop import AgentLoop
     from agent_core.runtime.state import RunRecord, RunState, Step
     from agent_core.supervisor import Supervisor, SupervisorRecord
@@ -59,11 +60,12 @@ _PLACES = {
     "llm.structured": "OutputContract ask_structured",
     "llm.tokens": "load_counter",
     "llm.types": "ModelMessage ModelRequest ModelResponse ToolCall ToolExample Usage",
+    "llm.vendor": "VendorProvider",
     "memory.conversation": "Conversation Summary",
     "memory.summarize": "Summarizer",
     "observe": "trace_as_data trace_as_text",
     "prompts": "load_prompt load_prompts",
-    "runtime.events": "RunEvent",
+    "runtime.events": "RunEnded RunEvent StepFinished TextDelta ToolFinished ToolStarted",
     "runtime.loop": "AgentLoop",
     "runtime.state": "RunRecord RunState Step",
     "supervisor": "Supervisor SupervisorRecord",
@@ -78,15 +80,16 @@ _MODULES = {name: module for module, names in _PLACES.items() for name in names.
 
 # fmt: off
 __all__ = [
-    "Agent", "AgentError", "AgentLoop", "AnswerCache", "Anthropic", "BreakerPolicy", "Budget", "ConfigError",
-    "Conversation", "Effect", "Endpoint", "Limits", "MemoryExact", "MemoryJournal", "MemoryOutputs",
+    "Agent", "AgentError", "AgentLoop", "AnswerCache", "Anthropic", "BreakerPolicy", "Budget",
+    "ConfigError", "Conversation", "Effect", "Endpoint", "Limits", "MemoryExact", "MemoryJournal", "MemoryOutputs",
     "MemorySemantic", "ModelMessage", "ModelRequest", "ModelResponse", "ModelRetry", "OfflineProvider",
     "OpenAICompatible", "OutputContract", "Price", "PriceList", "PromptedActions", "Provider", "ProviderError",
-    "ProviderState", "RetryPolicy", "Route", "Router", "RunContext", "RunError", "RunEvent", "RunRecord",
-    "RunState", "ScriptedProvider", "Steering", "Step", "Summarizer", "Summary", "Supervisor", "SupervisorRecord",
-    "Telemetry", "Tool", "ToolCall", "ToolExample", "ToolExecutor", "ToolFailed", "ToolRegistry", "ToolResult",
-    "Usage", "Worker", "ask_structured", "build_workers", "load_counter", "load_prompt", "load_prompts",
-    "register_builtin", "register_call_worker", "trace_as_data", "trace_as_text",
+    "ProviderState", "RetryPolicy", "Route", "Router", "RunContext", "RunEnded", "RunError", "RunEvent",
+    "RunRecord", "RunState", "ScriptedProvider", "Steering", "Step", "StepFinished", "Summarizer", "Summary",
+    "Supervisor", "SupervisorRecord", "Telemetry", "TextDelta", "Tool", "ToolCall", "ToolExample", "ToolExecutor",
+    "ToolFailed", "ToolFinished", "ToolRegistry", "ToolResult", "ToolStarted", "Usage", "VendorProvider", "Worker",
+    "ask_structured", "build_workers", "load_counter", "load_prompt", "load_prompts", "register_builtin",
+    "register_call_worker", "trace_as_data", "trace_as_text",
 ]
 # fmt: on
 

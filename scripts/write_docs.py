@@ -1,4 +1,4 @@
-"""Write the generated parts of docs/: settings, tools and commands, from what the program itself says.
+"""Write the generated parts of docs/: settings, tools, commands and names, from what the program itself says.
 
 Run it as ``python -m scripts.write_docs`` (``make docs``). ``tests/unit/docs`` fails when a page is out of date. A
 generated part stands between ``<!-- NAME:begin -->`` and ``<!-- NAME:end -->``; all else is written by hand.
@@ -21,6 +21,7 @@ from bot.settings import describe_settings
 from bot.storage import open_store
 from bot.tools.slow_queries import register_slow_query_tools
 from bot.tools.targets import Targets
+from scripts.write_api import build_api
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -151,6 +152,7 @@ PAGES: dict[str, tuple[str, Callable[[], str]]] = {
     "settings.md": ("settings", build_settings),
     "tools.md": ("tools", build_tools),
     "commands.md": ("commands", build_commands),
+    "api.md": ("api", build_api),
 }
 
 
