@@ -109,7 +109,8 @@ def test_sessions_and_trace_and_usage_show_what_happened(folder: Path, asked: Do
     run_id = str(asked.data["run_id"])
     thread = next(i["thread"] for i in listed if run_id in hermod(folder, "sessions", "show", i["thread"]).out)
     shown = hermod(folder, "sessions", "show", thread, "--json").data
-    assert keys(shown) == ["items", "runs", "schema", "thread"]
+    assert keys(shown) == ["items", "runs", "schema", "summary", "thread"]
+    assert shown["summary"] is None
     items = shown["items"]
     assert isinstance(items, list)
     assert [i["role"] for i in items] == ["user", "assistant", "tool", "assistant"]
