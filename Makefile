@@ -40,6 +40,7 @@ bench: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python -m scripts.write_docs
+	$(BIN)/python -m scripts.write_bug_table
 
 constraints:
 	PYTHON="$(PYTHON)" scripts/make_constraints.sh

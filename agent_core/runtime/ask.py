@@ -27,6 +27,7 @@ from agent_core.memory.conversation import Conversation
 from agent_core.runtime.events import AnswerRestarted, MessageInjected, ModelStarted, StepFinished, TextDelta
 from agent_core.runtime.state import Step
 from agent_core.runtime.work import Work
+from agent_core.tools.results import unmark
 
 ABREAST = 2
 """Runs that may go on in one turn of the event loop. Hundreds whose answers arrive together would else build their next
@@ -220,7 +221,7 @@ def _receive(response: ModelResponse, key: str, ctx: RunContext) -> ModelRespons
         ToolCall(id=f"{first}_{i}", name=clean_text(call.name), arguments=escape_halves(call.arguments))
         for i, call in enumerate(message.tool_calls, 1)
     )
-    text = ctx.redactor.redact(clean_text(message.content))
+    text = ctx.redactor.redact(unmark(clean_text(message.content)))
     return replace(response, message=replace(message, content=text, tool_calls=calls))
 
 

@@ -38,6 +38,8 @@ async def make_room(calls: ModelCalls, summarizer: Summarizer, work: Work) -> No
         except ProviderError as e:
             logger.warning("no summary this time: %s", e)
             covers = summarizer.shrink(conversation, covers) if is_overflow(e) else 0
+            if is_overflow(e):  # what was too long for a summary is too long for an answer
+                work.memory_tokens = work.agent.memory_tokens // 4
             continue
         # the last link of a chain answers without a model, and that is no summary of anything
         written = None if response.model == OFFLINE else summarizer.accept(response, conversation, covers)

@@ -65,7 +65,7 @@ CUT_NOTE = "\n\n(The answer was cut off at the model's output limit.)"
 MAX_FUMBLES = 2
 """Answers in a row that could not be used, after which a run fails."""
 
-LEAST_MEMORY_TOKENS = 500
+LEAST_MEMORY_TOKENS = 200
 """A history that a model finds too long is halved again and again, but not below this."""
 
 
@@ -270,7 +270,10 @@ class AgentLoop:
     # -- the model -----------------------------------------------------------------------------------
 
     async def _ask(self, work: Work) -> ModelResponse:
-        """Ask with as much history as fits; where the model says that it was too much, with half of it, twice."""
+        """Ask with as much history as fits; where the model says that it was too much, with half of it, twice.
+
+        In a run that already asked for a summary, at once with a quarter: three calls, then it is an error.
+        """
         while True:
             work.model_calls += 1
             key = f"model:{work.model_calls}"
@@ -284,10 +287,11 @@ class AgentLoop:
             try:
                 return await self._calls.ask(work, asking)
             except ProviderError as e:
-                half = work.memory_tokens // 2
-                if not is_overflow(e) or half < max(LEAST_MEMORY_TOKENS, work.agent.memory_tokens // 4):
+                summarised = any(step.purpose == "summary" for step in work.record.steps)
+                least = max(LEAST_MEMORY_TOKENS, work.agent.memory_tokens // 4)
+                if not is_overflow(e) or work.memory_tokens <= least:
                     raise
-                work.memory_tokens = half
+                work.memory_tokens = least if summarised else max(least, work.memory_tokens // 2)
 
     def _recall(self, work: Work) -> Callable[[ModelRequest], Awaitable[ModelResponse | None]] | None:
         if self._cache is None or work.model_calls > 1 or work.agent.output is not None:

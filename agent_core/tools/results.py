@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from datetime import datetime
@@ -70,6 +71,14 @@ def mark_untrusted(content: str) -> str:
         return f'{{"{UNTRUSTED_KEY}":true,"result":{content}}}'
     text = content.replace(f"<{UNTRUSTED_KEY}", f"({UNTRUSTED_KEY}").replace(f"</{UNTRUSTED_KEY}", f"(/{UNTRUSTED_KEY}")
     return f"<{UNTRUSTED_KEY}>\n{text}\n</{UNTRUSTED_KEY}>"
+
+
+_MARKS = re.compile(rf'</?{UNTRUSTED_KEY}>\n?|"{UNTRUSTED_KEY}": ?true(?:, ?)?')
+
+
+def unmark(text: str) -> str:
+    """Return what a model wrote without the marks that it repeated from results."""
+    return _MARKS.sub("", text) if UNTRUSTED_KEY in text else text
 
 
 def cap_text(text: str, limit: int, *, where: str = "") -> tuple[str, bool]:

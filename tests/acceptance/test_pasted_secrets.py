@@ -87,7 +87,9 @@ def list_secrets() -> list[str]:
 
 async def test_pasted_secrets_and_hermods_own_reach_neither_model_nor_storage_nor_log(world: World) -> None:
     slack, model = world.slack, world.model
-    roots = {name: await slack.mention(f"what is this? {text}\nthank you") for name, (text, _) in PASTED.items()}
+    roots = {
+        name: await slack.mention(f"what is this ({name})? {text}\nthank you") for name, (text, _) in PASTED.items()
+    }
     first = next(iter(roots.values()))
     for name, root in roots.items():
         await slack.wait_until(lambda root=root: slack.bot_messages("C1OPS", root), 30)  # type: ignore[misc]

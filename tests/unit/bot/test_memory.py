@@ -17,7 +17,7 @@ from tests.unit.bot.desk import Desk, desk
 from tests.unit.bot.recording import message
 from tests.unit.engine.running import WordCounter
 
-AGENT = Agent(name="operations", memory_tokens=500, stream=False)
+AGENT = Agent(name="operations", memory_tokens=600, stream=False)
 LONG = "word " * 60
 TURNS = [*(say(f"answer {n} {LONG}") for n in range(4)), say("they need an index"), say("ok")]
 """Four answers fit into the budget; before the fifth the older half becomes a summary."""

@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 
 from adapters.chat import Action, Author, Command, Delivery, Reply
+from agent_core.agent import Agent
 from agent_core.context import RunContext
 from agent_core.llm.scripted import ScriptedProvider, call, say
 from agent_core.llm.types import ModelRequest, ModelResponse, ToolCall
@@ -52,7 +53,7 @@ async def test_a_message_that_is_too_long_does_not_take_the_others_of_its_turn_w
 
 
 async def test_many_long_messages_are_several_turns(store: Store) -> None:
-    made, provider = desk(store, [say(f"part {n}") for n in range(5)])
+    made, provider = desk(store, [say(f"part {n}") for n in range(5)], agent=Agent(memory_tokens=100_000))
     for number in range(10):
         await made.inbox.accept(message(f"{number} " * 5_000, number=number))
     await made.dispatcher.work_all()

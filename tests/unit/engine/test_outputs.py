@@ -122,3 +122,10 @@ def test_marked_json_is_still_json_with_the_same_content(value: object) -> None:
             assert json.loads(marked) == {"untrusted_data": True, "result": value}
         case _:
             assert json.dumps(value) in marked or "untrusted_data" in str(value)
+
+
+@pytest.mark.parametrize("result", ['{"rows": [1]}', "[1, 2]", "disk is fine"])
+async def test_a_model_that_repeats_a_result_does_not_show_the_mark_to_people(result: str) -> None:
+    record = await Bench([say(f"It says {mark_untrusted(result)}")]).ask("what does it say?")
+    assert "untrusted" not in record.answer
+    assert result.strip("{}") in record.answer

@@ -109,7 +109,7 @@ SENT: dict[str, object] = {
     ],
 )
 def test_bug_40_a_refusal_teaches_exactly_what_it_names(said: str, parameter: str | None, learnt: object) -> None:
-    assert find_amendment(SENT, {}, said, parameter) == learnt
+    assert find_amendment(SENT, {}, f"{parameter or ''} {said}") == learnt
 
 
 @pytest.mark.parametrize(
