@@ -21,16 +21,9 @@ PROFILES: tuple[tuple[re.Pattern[str], Amendments], ...] = (
 )
 """The first pattern that is found in a model's name counts. It may have a prefix (``azure/``) and a date behind it."""
 
-HEALABLE = (
-    "max_tokens",
-    "max_completion_tokens",
-    "temperature",
-    "parallel_tool_calls",
-    "stream_options",
-    "tool_choice",
-)
-"""Parameters without which the same question can still be asked."""
-
+_HEALABLE = re.compile(
+    r"\b(max_tokens|max_completion_tokens|temperature|parallel_tool_calls|stream_options|tool_choice)\b"
+)  # without these the same question can still be asked
 _RENAMES = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _NOT_TAKEN = re.compile(
     r"unsupported|not support|n't support|deprecat|unrecogni[sz]ed|unknown|unexpected|extra (inputs|fields)"
@@ -60,16 +53,15 @@ def amend(body: Json, amendments: Amendments) -> Json:
     return body
 
 
-def find_amendment(body: Json, known: Amendments, said: str, parameter: object = None) -> Amendments:
+def find_amendment(body: Json, known: Amendments, said: str) -> Amendments:
     """Read from a refusal the one change with which the same question can be asked again; empty when there is none.
 
-    ``body`` was sent, amended by ``known``; ``said`` is the code and message, ``parameter`` what the server names too.
+    ``body`` was sent, amended by ``known``; ``said`` is what the server names (code, parameter), then its message.
     """
     if "thinking" not in known and _REASONING_WANTED.search(said):
         return {"thinking": {"type": "disabled"}}  # the history keeps no reasoning, so the model has to do without it
-    if not _NOT_TAKEN.search(said):
+    refused = next((m[1] for m in _HEALABLE.finditer(said) if m[1] in body), None)
+    if refused is None or not _NOT_TAKEN.search(said):
         return {}
-    named = {m.start(): key for key in HEALABLE if key in body and (m := re.search(rf"\b{key}\b", said))}
-    refused = str(parameter) if parameter in HEALABLE and parameter in body else named[min(named)] if named else ""
     other = _RENAMES.get(refused)
-    return {refused: None if other in known else other} if refused else {}
+    return {refused: None if other in known else other}

@@ -85,48 +85,40 @@ class VendorProvider(ABC):
                     options = {"timeout": max(deadline - loop.time(), 0.001)}
                     try:
                         return await client.post(path, cast_to=object, body=body, options=options, **how), failures
-                    except (sdk.BadRequestError, sdk.UnprocessableEntityError) as e:
-                        refusal = read_refusal(e)
-                        said = f"{refusal.kind} {refusal.message}"
-                        learnt = find_amendment(body, self._amendments, said, refusal.parameter)
+                    except sdk.APIStatusError as e:
+                        learnt = find_amendment(body, self._amendments, " ".join(read_refusal(e)[1:]))
                         if not learnt or len(failures) > 2:
                             raise
                         self._amendments = {**self._amendments, **learnt}
                         failures = (*failures, str(errors.translate(e)))
                         amend(body, learnt)
 
-    def _parse(self, data: object) -> ModelResponse:
-        response: ModelResponse = self.WIRE.parse_response(data, provider=self.name, model=self.model)
-        return response
-
-    def _deadline(self, request: ModelRequest) -> float:
-        return asyncio.get_running_loop().time() + min(self.timeout_s, request.timeout_s)
-
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Ask and wait for the whole answer."""
-        _, _, errors = self._connect()
+        deadline = asyncio.get_running_loop().time() + min(self.timeout_s, request.timeout_s)
         body = self.WIRE.build_request(self.model, request, stream=False)
-        data, failures = await self._post(self.PATH, body, self._deadline(request))
-        with errors:
-            response = self._parse(data)
+        data, failures = await self._post(self.PATH, body, deadline)
+        with self._connect()[2]:
+            response: ModelResponse = self.WIRE.parse_response(data, provider=self.name, model=self.model)
         return replace(response, attempts=1 + len(failures), failures=failures) if failures else response
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamItem]:
         """Ask and yield text as it comes; the last item is the whole response."""
         _, sdk, errors = self._connect()
         now = asyncio.get_running_loop().time
-        begun, deadline = now(), self._deadline(request)
+        begun, first_s = now(), None
+        deadline = begun + min(self.timeout_s, request.timeout_s)
         body = self.WIRE.build_request(self.model, request, stream=True)
         how = {"stream": True, "stream_cls": sdk.AsyncStream[object]}
         chunks, failures = await self._post(self.PATH, body, deadline, **how)
         assembler: Assembler = self.WIRE.StreamAssembler(provider=self.name, model=self.model)
-        first_s: float | None = None
         try:
             if "application/json" in chunks.response.headers.get("content-type", ""):
                 # a server that does not stream: its whole answer, or an error with status 200
                 with errors:
                     async with asyncio.timeout_at(deadline):
-                        response = self._parse(json.loads(await chunks.response.aread()))
+                        data = json.loads(await chunks.response.aread())
+                    response = self.WIRE.parse_response(data, provider=self.name, model=self.model)
                 yield TextChunk(text=response.message.content)
             else:
                 while True:
@@ -134,7 +126,7 @@ class VendorProvider(ABC):
                     with errors:
                         async with asyncio.timeout_at(deadline):
                             chunk = await anext(chunks, None)
-                        text = "" if chunk is None else assembler.add(chunk)
+                        text = assembler.add(chunk) if chunk is not None else ""
                     if chunk is None:
                         break
                     first_s = now() - begun if first_s is None else first_s

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from types import ModuleType
-from typing import NamedTuple
 
 from agent_core import errors
 from agent_core.context import Clock
@@ -34,24 +33,18 @@ _REMEDIES = {
 }
 
 
-class Refusal(NamedTuple):
-    """What a server said when it did not answer. ``kind`` is its code and its type, ``parameter`` what it names."""
+def read_refusal(error: object) -> tuple[int, str, str]:
+    """Read status, what is named (code, type, parameter) and message of an SDK's ``APIError``.
 
-    status: int
-    message: str
-    kind: str
-    parameter: object
-
-
-def read_refusal(error: object) -> Refusal:
-    """Read what an SDK's ``APIError`` carries, in the shapes of OpenAI, Anthropic, vLLM (FastAPI's too) and Ollama."""
+    The shapes are those of OpenAI, Anthropic, vLLM (FastAPI's too) and Ollama.
+    """
     body = getattr(error, "body", None)
     if isinstance(body, Mapping) and isinstance(body.get("error"), Mapping):
         body = body["error"]
     data: Mapping[str, object] = body if isinstance(body, Mapping) else {}
     said = data.get("message") or data.get("detail") or data.get("error") or body or getattr(error, "message", error)
-    kind = f"{data.get('code') or ''} {data.get('type') or ''}".strip()
-    return Refusal(getattr(error, "status_code", 0), str(said), kind, data.get("param"))
+    named = " ".join(str(data[key]) for key in ("code", "type", "param") if data.get(key))
+    return getattr(error, "status_code", 0), named, str(said)
 
 
 def read_retry_after(headers: Mapping[str, str], clock: Clock) -> float | None:
@@ -101,30 +94,32 @@ class ErrorTranslator:
     def translate(self, error: BaseException) -> ProviderError | None:
         """Return the error to raise instead, or None to let ``error`` pass."""
         if isinstance(error, self._sdk.APIStatusError):
-            return self._judge(read_refusal(error), error.response.headers)
+            return self._judge(error, error.response.headers)
         transport = type(error).__module__.partition(".")[0] in _TRANSPORTS  # Anthropic's streams let these through
         if isinstance(error, TimeoutError | self._sdk.APIConnectionError | OSError) or transport:
-            causes = _causes(error)
+            causes = [error]
+            while (cause := causes[-1].__cause__) is not None:
+                causes.append(cause)
             # the aiohttp transport reports every broken connection as a time-out; the cause knows better
             if any(isinstance(e, TimeoutError) for e in causes):
                 return errors.ProviderTimeout("no answer in time", provider=self._provider)
             return ProviderUnavailable(f"not reachable ({type(causes[-1]).__name__})", provider=self._provider)
         if isinstance(error, self._sdk.APIError):
-            return self._judge(read_refusal(error), {})
+            return self._judge(error, {})
         if isinstance(error, ValueError):
             return ProviderUnavailable(f"unusable answer: {self._clean(str(error))}", provider=self._provider)
         return None
 
-    def _judge(self, refusal: Refusal, headers: Mapping[str, str]) -> ProviderError:
+    def _judge(self, error: BaseException, headers: Mapping[str, str]) -> ProviderError:
         """Tell apart by status, and inside a stream (it began with 200) by the kind that the server names."""
-        status, kind, provider = refusal.status, refusal.kind, self._provider
-        said = self._clean(refusal.message)
-        if status in (0, 200, 400, 413, 422) and _OVERFLOW.search(f"{kind} {said}"):
+        status, named, said = read_refusal(error)
+        said, provider = self._clean(said), self._provider
+        if status in (0, 200, 400, 413, 422) and _OVERFLOW.search(f"{named} {said}"):
             return errors.ContextOverflow(said, provider=provider)
-        if not _NO_CREDIT.isdisjoint(kind.split()):
+        if not _NO_CREDIT.isdisjoint(named.split()):
             return errors.ProviderRefused(f"{said}{_REMEDIES[402]}", provider=provider)
         wait_s = read_retry_after(headers, self._clock)
-        if status == 429 or (status in (503, 529) and wait_s is not None) or (status < 400 and "rate_limit" in kind):
+        if status == 429 or (status in (503, 529) and wait_s is not None) or (status < 400 and "rate_limit" in named):
             return errors.RateLimited(said, provider=provider, retry_after_s=wait_s)
         if status < 400 or status in (408, 409) or status >= 500:
             label = f"HTTP {status}" if status >= 400 else "unusable answer"
@@ -134,11 +129,3 @@ class ErrorTranslator:
     def _clean(self, text: str) -> str:
         text = text.replace(self._secret, "[redacted]") if len(self._secret) > 7 else text  # "none" is no secret
         return " ".join(text.split())[:300]
-
-
-def _causes(error: BaseException) -> list[BaseException]:
-    """Return the error and what caused it, outermost first."""
-    chain = [error]
-    while (cause := chain[-1].__cause__) is not None:
-        chain.append(cause)
-    return chain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from abc import ABC, abstractmethod
@@ -103,6 +104,7 @@ def build_text(message: ModelMessage) -> str:
     return f"[{', '.join(about)}] {message.content}" if about else message.content
 
 
+@functools.lru_cache(maxsize=1024)
 def safe_name(name: str) -> str:
     """Return ``name`` in letters that vendors allow: an invented one would have every later request refused."""
     return _NOT_IN_A_NAME.sub("_", name)[:64] or "unnamed"

@@ -212,6 +212,16 @@ async def test_a_cancelled_question_ends_at_the_vendor_too(server: AnthropicServ
     await asyncio.wait_for(server.left.wait(), 3)
 
 
+async def test_a_stream_that_nobody_reads_on_ends_at_the_vendor_too(
+    server: AnthropicServer, provider: Anthropic
+) -> None:
+    server.script = Reply("one two three", quirk="stall")
+    stream = provider.stream(question())
+    assert await anext(stream) == TextChunk(text="one")
+    await stream.aclose()  # type: ignore[attr-defined]  # an async generator
+    await asyncio.wait_for(server.left.wait(), 3)
+
+
 async def test_the_base_url_may_have_its_version(server: AnthropicServer) -> None:
     made = Anthropic(name="a", model="claude-haiku-4-5", api_key=KEY, base_url=server.base_url + "/v1/")
     assert (await made.complete(question())).message.content == "ok"

@@ -312,10 +312,12 @@ async def test_bug_40_a_refusal_of_something_else_is_not_asked_again(
 async def test_bug_40_a_server_that_refuses_whatever_it_gets_is_not_asked_for_ever(
     server: OpenAIServer, provider: OpenAICompatible
 ) -> None:
-    server.on().fail(400, code="unsupported_parameter", message="temperature, max_tokens: not supported")
+    said = "not supported: temperature, max_tokens, max_completion_tokens, tool_choice, parallel_tool_calls"
+    server.on().fail(400, code="unsupported_parameter", message=said)
+    request = replace(question(tools=(ADD,)), temperature=0.7, max_tokens=9, tool_choice="required")
     with pytest.raises(ProviderRefused):
-        await provider.complete(replace(question(), temperature=0.7, max_tokens=9))
-    assert len(server.requests) <= 4
+        await provider.complete(replace(request, parallel_tool_calls=True))
+    assert len(server.requests) == 4
 
 
 async def test_a_model_that_wants_its_reasoning_back_is_asked_not_to_reason(
