@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from agent_core.memory.budget import select_window
 from agent_core.memory.conversation import Conversation
 from agent_core.memory.validity import is_sendable, make_sendable
 from tests.unit.engine.histories import random_history
+from tests.unit.engine.running import WordCounter
 
 
 class CountingCounter:
@@ -171,3 +173,21 @@ def test_whatever_the_tools_returned_a_window_can_be_sent_and_keeps_the_newest_r
     assert is_sendable(window)
     assert [m.role for m in window[-3:]] == ["user", "assistant", "tool"]
     assert cost(window) <= budget
+
+
+@pytest.mark.parametrize("length", [10, 5_000])
+def test_a_new_message_costs_one_call_of_the_tokenizer_however_long_the_thread_is(length: int) -> None:
+    calls: list[str] = []
+
+    class Counting(WordCounter):
+        def count(self, text: str) -> int:
+            calls.append(text)
+            return super().count(text)
+
+    conversation = Conversation(Counting())
+    for n in range(length):
+        conversation.append(ModelMessage(role="user", content=f"message {n}", speaker="ada"), 5)
+    made = tuple(ToolCall(id=f"c{n}", name="look", arguments="{}") for n in range(3))
+    conversation.append(ModelMessage(role="assistant", content="I look", tool_calls=made))
+    select_window(conversation, 200)
+    assert len(calls) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import socket
 import subprocess
 import sys
@@ -20,6 +21,16 @@ def test_known_texts_have_their_known_counts() -> None:
     counter = load_counter("gpt-4o-mini")
     assert counter.exact
     assert {text: counter.count(text) for text in O200K} == O200K
+
+
+def test_counts_equal_the_reference_on_20_000_stored_vectors() -> None:
+    packed = (Path(__file__).parent / "data/token_vectors.jsonl.gz").read_bytes()
+    vectors = [json.loads(line) for line in gzip.decompress(packed).decode().split("\n")]
+    assert len(vectors) == 20_000
+    for column, encoding in enumerate(("o200k_base", "cl100k_base"), 1):
+        counter = TiktokenCounter(encoding)
+        wrong = [vector for vector in vectors if counter.count(vector[0]) != vector[column]]
+        assert wrong == []
 
 
 def test_bug_43_counting_works_with_sockets_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
