@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -73,16 +75,17 @@ class History:
         self._path, self.conversation, self.damaged = path, Conversation(), 0
         if path is not None:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._load(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600))
+            with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "r+b", buffering=0) as file:
+                self._load(file)
         self._saved, self._summary = len(self.conversation), self.conversation.summary
 
-    def _load(self, number: int) -> None:
-        messages, text = list[ModelMessage](), ""
-        with open(number, "r+b", buffering=0) as file:
-            os.fchmod(number, 0o600)
-            lines = file.readall().split(b"\n")
-            if lines[-1]:  # it was cut off; what is added must not become a part of it
-                file.write(b"\n")
+    def _load(self, file: FileIO) -> None:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(f"{self._path} is no file")
+        os.fchmod(file.fileno(), 0o600)
+        messages, text, lines = list[ModelMessage](), "", file.readall().split(b"\n")
+        if lines[-1]:  # it was cut off; what is added must not become a part of it
+            file.write(b"\n")
         for line in filter(None, lines[-HISTORY_LINES:]):
             try:
                 entry = _LINE.validate_json(line)

@@ -113,12 +113,12 @@ async def open_place() -> AsyncIterator[Place]:
 
 
 @asynccontextmanager
-async def open_terminal(place: Place, *words: str, **variables: str) -> AsyncIterator[Terminal]:
-    """Run ``hermod`` with ``words`` in ``place`` on a terminal; what still runs at the end is killed."""
+async def open_terminal(place: Place, *words: str, module: str = "bot", **variables: str) -> AsyncIterator[Terminal]:
+    """Run ``hermod`` (or another ``module``) with ``words`` in ``place`` on a terminal, and kill it at the end."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", _TAKE_TERMINAL, "-m", "bot", *words),
+        *(sys.executable, "-c", _TAKE_TERMINAL, "-m", module, *words),
         cwd=place.work,
         env=build_environ(TMPDIR=str(place.temporary), TERM="dumb", **variables),
         stdin=slave,
