@@ -7,7 +7,7 @@ in one place, the adapter's ``parse.py``, and carried unchanged by everything th
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol
@@ -77,6 +77,17 @@ class Author:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FileRef:
+    """A file beside a message. Its name is untrusted; ``address`` is the adapter's own word for fetching it."""
+
+    id: str
+    name: str
+    size: int = 0
+    media_type: str = ""
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """A message that a person wrote, as it enters Hermod.
 
@@ -89,6 +100,8 @@ class Message:
         direct: a direct message to the bot.
         sent_at: aware UTC.
         delivery_id: the platform's id of this delivery (a redelivery may have another one).
+        files: what is attached.
+        quoted: text that came along and that the author did not write (a link's preview, a forwarded message): data.
     """
 
     thread: ThreadRef
@@ -99,11 +112,13 @@ class Message:
     direct: bool = False
     sent_at: datetime
     delivery_id: str = ""
+    files: tuple[FileRef, ...] = ()
+    quoted: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A slash command. ``id`` is the platform's id of the invocation."""
+    """A slash command. ``id`` is the platform's id of the invocation, ``respond_to`` see ``Reply``."""
 
     thread: ThreadRef
     id: str
@@ -111,6 +126,7 @@ class Command:
     name: str
     text: str
     sent_at: datetime
+    respond_to: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +141,48 @@ class Action:
     sent_at: datetime
 
 
-Inbound = Message | Command | Action
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Somebody pressed the platform's own stop sign: the run of this thread has to end now."""
+
+    thread: ThreadRef
+    id: str
+    author: Author
+    sent_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deleted:
+    """A message of this thread was deleted: it leaves the history, and is not answered any more."""
+
+    thread: ThreadRef
+    id: str
+    message_id: str
+    author: Author
+    sent_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """Somebody opened Hermod's own page or messages tab. ``tab`` is ``home`` or ``messages``.
+
+    It has no thread and is no row; the adapter shows what ``Surfaces`` gives it.
+    """
+
+    workspace: str
+    author: Author
+    tab: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """A workspace removed Hermod or revoked its tokens."""
+
+    platform: str
+    workspace: str
+
+
+Inbound = Message | Command | Action | Stop | Deleted
 
 Accept = Callable[[Inbound], Awaitable[bool]]
 """Takes what came in. Returns when it is stored (or known already): only then the adapter acknowledges
@@ -133,16 +190,50 @@ the platform. True when it will be answered, false when it is not for Hermod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """A file that Hermod posts. ``content`` is text or base64 of bytes (``encoding``); the name is ours."""
+
+    name: str
+    content: str
+    encoding: Literal["text", "base64"] = "text"
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Button:
+    """A button under a reply. ``name`` says what it is for, ``value`` is an opaque id (at most 64 characters)."""
+
+    name: str
+    label: str
+    value: str
+    style: Literal["", "primary", "danger"] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """What Hermod says. ``text`` is canonical Markdown; nobody but ``mentions`` (user ids) is pinged.
 
-    ``key`` is the idempotency key of this post: the same key never appears twice in the thread.
+    Args:
+        key: the idempotency key of this post: the same key never appears twice in the thread.
+        mentions: ids of the people whom the post may ping.
+        files: posted after the text, in the same thread; ``key`` covers them too.
+        buttons: shown under the text where the platform has buttons.
+        feedback: an opaque id: offer thumbs up and down, which come back as an ``Action`` named ``feedback``.
+        private_to: show it to this user only (``response_url`` or an ephemeral post), where the platform can.
+        respond_to: the adapter's own address of a command's answer (Slack's ``response_url``), empty for none.
+        priority: 0 answers and approvals, 1 notices, 2 progress; a lower one goes first when calls have to wait.
     """
 
     thread: ThreadRef
     text: str
     key: str
     mentions: frozenset[str] = frozenset()
+    files: tuple[Attachment, ...] = ()
+    buttons: tuple[Button, ...] = ()
+    feedback: str = ""
+    private_to: str = ""
+    respond_to: str = ""
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +278,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a platform can do, as data. ``status_ttl_s`` is how long a status stays by itself (0: none)."""
+    """What a platform can do, as data.
+
+    ``status_ttl_s`` is how long a status stays by itself (0: none). ``drafts``: ``open_draft`` gives one. ``history``:
+    ``fetch_history`` works. ``private``: ``Reply.private_to`` is honoured.
+    """
 
     threads: bool = True
     status: bool = False
@@ -195,6 +290,58 @@ class Capabilities:
     edits: bool = False
     buttons: bool = False
     files: bool = False
+    drafts: bool = False
+    history: bool = False
+    private: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanStep:
+    """A line of what a run does, for people: a tool call or a stage."""
+
+    id: str
+    title: str
+    state: Literal["pending", "running", "done", "failed"]
+    detail: str = ""
+
+
+class Draft(Protocol):
+    """An answer that people see while it is written. Best effort until ``finish``; nothing here raises.
+
+    One task uses a draft. ``remote_id`` is the platform's id once something is visible, else empty.
+    """
+
+    @property
+    def remote_id(self) -> str:
+        """The platform's id of what is visible."""
+        ...
+
+    async def show(self, text: str, plan: Sequence[PlanStep] = ()) -> None:
+        """Show the whole text so far; the draft decides how much of it to send, and when."""
+        ...
+
+    async def finish(self, reply: Reply) -> Delivery | None:
+        """Make the draft the reply: exactly what is missing is delivered, and the post carries ``reply.key``.
+
+        Returns:
+            None when nothing was visible yet, or the draft cannot become this reply and is gone: post it instead.
+        """
+        ...
+
+    async def abandon(self) -> None:
+        """Remove what is visible."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """A message of a thread's past, for context: who said it and when. Untrusted."""
+
+    id: str
+    author: Author
+    text: str
+    sent_at: datetime
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,9 +389,51 @@ class ChatAdapter(Protocol):
         """Show that work goes on (empty text: stop showing). Best effort; never raises."""
         ...
 
+    def open_draft(self, thread: ThreadRef, *, asker: Author | None) -> Draft | None:
+        """Begin an answer that people see while it is written, for ``asker``; None where there are no drafts."""
+        ...
+
+    async def discard_draft(self, thread: ThreadRef, remote_id: str) -> None:
+        """Remove what a process that died left of a draft. Best effort; never raises."""
+        ...
+
+    async def fetch_history(self, thread: ThreadRef, *, limit: int) -> tuple[Said, ...]:
+        """Read what was said in a thread, oldest first, at most the newest ``limit``; empty when it cannot be read."""
+        ...
+
+    async def fetch_file(self, file: FileRef, *, max_bytes: int) -> bytes | None:
+        """Fetch an attached file, never more than ``max_bytes``; None when it cannot or must not be fetched."""
+        ...
+
+    async def react(self, thread: ThreadRef, message_id: str, sign: str) -> None:
+        """Put a sign (``queued``, ``seen``, ``stopped``) on a message, or take it off (``-queued``). Best effort."""
+        ...
+
     async def check(self) -> tuple[Problem, ...]:
         """Look at tokens, scopes and reachability, for ``hermod doctor``. Never raises."""
         ...
+
+
+class PlainPlatform:
+    """What an adapter is without drafts, history, files and reactions; adapters override what they can."""
+
+    def open_draft(self, thread: ThreadRef, *, asker: Author | None) -> Draft | None:
+        """There are no drafts."""
+        return None
+
+    async def discard_draft(self, thread: ThreadRef, remote_id: str) -> None:
+        """There are none."""
+
+    async def fetch_history(self, thread: ThreadRef, *, limit: int) -> tuple[Said, ...]:
+        """There is no past."""
+        return ()
+
+    async def fetch_file(self, file: FileRef, *, max_bytes: int) -> bytes | None:
+        """There are no files."""
+        return None
+
+    async def react(self, thread: ThreadRef, message_id: str, sign: str) -> None:
+        """There are no signs."""
 
 
 @dataclass(slots=True)

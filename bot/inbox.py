@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import structlog
 
-from adapters.chat import Action, Inbound, Message
+from adapters.chat import Action, Deleted, Inbound, Message, Stop
 from agent_core.context import Clock, Redactor
 from agent_core.llm.wire import clean_text
 from bot.messages import dump_inbound, event_key, kind_of
@@ -82,6 +82,6 @@ class Inbox:
     def _storable(self, inbound: Inbound) -> Inbound:
         """Without secrets, and without characters that no database takes."""
         author = replace(inbound.author, name=clean_text(inbound.author.name))
-        if isinstance(inbound, Action):
+        if isinstance(inbound, Action | Stop | Deleted):
             return replace(inbound, author=author)
         return replace(inbound, author=author, text=self._redactor.redact(clean_text(inbound.text)))

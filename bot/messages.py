@@ -5,12 +5,14 @@ from __future__ import annotations
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
-from adapters.chat import Action, Command, Inbound, Message
+from adapters.chat import Action, Command, Deleted, Inbound, Message, Stop
 
 _KINDS: dict[str, TypeAdapter[Inbound]] = {
     "message": TypeAdapter(Message),
     "command": TypeAdapter(Command),
     "action": TypeAdapter(Action),
+    "stop": TypeAdapter(Stop),
+    "deleted": TypeAdapter(Deleted),
 }
 
 

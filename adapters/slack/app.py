@@ -32,6 +32,7 @@ from adapters.chat import (
     Delivery,
     InDoubt,
     Limits,
+    PlainPlatform,
     Problem,
     Rejected,
     Reply,
@@ -85,7 +86,7 @@ UNKNOWN_COMMAND = "I do not know `{command}`. Mention me in a channel and ask in
 _ANY = re.compile("")
 
 
-class SlackAdapter:
+class SlackAdapter(PlainPlatform):
     """A Slack workspace over Socket Mode. All methods may be called concurrently.
 
     A slash command belongs to no thread; its ``ThreadRef.thread`` is ``command-`` and the trigger id, and

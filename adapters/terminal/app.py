@@ -22,6 +22,7 @@ from adapters.chat import (
     InDoubt,
     Limits,
     Message,
+    PlainPlatform,
     Problem,
     Reply,
     ThreadRef,
@@ -39,7 +40,7 @@ def clean(text: str) -> str:
     return _CONTROL.sub("", text.replace("\r\n", "\n"))
 
 
-class TerminalAdapter:
+class TerminalAdapter(PlainPlatform):
     """A workspace on this machine. All methods may be called concurrently, on one event loop.
 
     Args:

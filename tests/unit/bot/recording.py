@@ -16,6 +16,7 @@ from adapters.chat import (
     InDoubt,
     Limits,
     Message,
+    PlainPlatform,
     Problem,
     Reply,
     ThreadRef,
@@ -25,7 +26,7 @@ ALICE = Author(id="U1", name="alice")
 BOB = Author(id="U2", name="bob")
 
 
-class MemoryChat:
+class MemoryChat(PlainPlatform):
     """Keeps what is posted. ``outcomes`` are taken for the next posts, each a value or a function of the reply."""
 
     platform = "memory"
