@@ -211,6 +211,18 @@ async def test_a_summary_is_shown_corrected_kept_and_forgotten(server: OpenAISer
     assert sum(entry.get("content") == question.strip() for entry in kept) == 6  # nothing leaves the file
 
 
+async def test_a_summary_that_is_forgotten_takes_with_it_what_it_stood_for(
+    server: OpenAIServer, tmp_path: Path
+) -> None:
+    server.on(user="words, or 200 characters").text("People spoke of disks.")
+    server.on().text("noted")
+    lines = ("disk " * 800 + "\n") * 6 + "/summary forget\nand now?\n"
+    await converse(tmp_path, lines, **model(server))
+    sent = [text_of(m) for m in server.requests[-1].messages]
+    assert 0 < sum("disk disk" in text for text in sent) < 6
+    assert not any("People spoke of disks." in text for text in sent)
+
+
 async def test_the_history_is_for_its_owner_only_and_damaged_lines_are_left_out(
     server: OpenAIServer, tmp_path: Path
 ) -> None:
