@@ -14,8 +14,8 @@ def thread(ts: str, channel: str = "C1OPS") -> ThreadRef:
     return ThreadRef(platform="slack", workspace="T0FAKE", channel=channel, thread=ts)
 
 
-def reply(ts: str, text: str = "hello", key: str = "run-1/0", **more: frozenset[str]) -> Reply:
-    return Reply(thread=thread(ts), text=text, key=key, **more)
+def reply(ts: str, text: str = "hello", key: str = "run-1/0", mentions: frozenset[str] = frozenset()) -> Reply:
+    return Reply(thread=thread(ts), text=text, key=key, mentions=mentions)
 
 
 async def test_a_reply_is_posted_into_its_thread(server: SlackServer, adapter: SlackAdapter) -> None:
