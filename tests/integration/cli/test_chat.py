@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import pty
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
-from tests.integration.cli.command import build_environ, hermod
-from tests.servers.openai import Failure, OpenAIServer, Request
+from tests.integration.cli.command import Done, build_environ, hermod
+from tests.servers.openai import Failure, OpenAIServer, Request, text_of
 
 
 def test_a_conversation_is_remembered_across_consoles(tmp_path: Path) -> None:
@@ -28,6 +30,47 @@ def test_a_conversation_is_remembered_across_consoles(tmp_path: Path) -> None:
     elsewhere = hermod(tmp_path, "chat", "--thread", "other", stdin="quit\n")
     assert "0 runs in this thread" in elsewhere.out
     assert hermod(tmp_path, "chat", "--thread", "a b", stdin="").code == 2
+
+
+async def test_what_a_thread_remembers_is_shown_corrected_and_forgotten(tmp_path: Path) -> None:
+    (tmp_path / "hermod.toml").write_text("[limits]\nmemory_tokens = 1000\n")
+    async with OpenAIServer(models=()) as server:
+        server.on(user="words, or 200 characters").text("People spoke of disks.")
+        server.on(where=lambda r: any("spoke of tapes" in text_of(m) for m in r.messages)).text("I know of tapes.")
+        server.on().text("noted")
+
+        async def run(*words: str, stdin: str = "") -> Done:
+            model = partial(hermod, OPENAI_API_KEY="sk-local-key", OPENAI_BASE_URL=server.base_url)
+            return await asyncio.to_thread(model, tmp_path, *words, stdin=stdin)
+
+        async def chat(*lines: str) -> str:
+            done = await run("chat", stdin="\n".join(lines))
+            assert (done.code, done.err) == (0, "")
+            return done.out
+
+        shown = await chat(*["disk " * 200] * 6, "/summary", "/summary They spoke of tapes.", "/summary", "/providers")
+        assert "  … the oldest messages are now a summary, which /summary corrects: People spoke of disks." in shown
+        assert "\nPeople spoke of disks. (written by: model)\ncorrected\nThey spoke of tapes.\n" in shown
+        assert re.search(r"openai \(gpt-4o-mini\): breaker closed; [78] requests, 0 errors", shown)
+
+        show = ("sessions", "show", "terminal:local/chat/main")
+        summary = (await run(*show, "--json")).data["summary"]
+        assert isinstance(summary, dict)
+        assert summary["text"] == "They spoke of tapes."
+        assert summary["author"] == "terminal:local"
+        assert summary["tokens_after"] < summary["tokens_before"]
+        assert "summary up to " in (await run(*show)).out
+
+        shown = await chat("and now?", "/usage", "/forget", "/summary", "/trace", "and now?", "/usage")
+        before, _, after = shown.partition("forgotten; usage and the audit chain keep their numbers\n")
+        assert "I know of tapes." in before
+        assert after.startswith("there is no summary")
+        assert "no run yet" in after
+        assert "noted" in after
+        assert [m["role"] for m in server.requests[-1].messages] == ["system", "user"]
+        tokens = [int(number) for number in re.findall(r"runs in this thread, (\d+) tokens, \$", shown)]
+        assert 0 < tokens[0] < tokens[1]
+        assert server.violations == []
 
 
 class Terminal:
