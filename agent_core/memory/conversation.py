@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from agent_core.llm.tokens import MESSAGE_OVERHEAD, EstimatingCounter, TokenCounter
-from agent_core.llm.types import ModelMessage
+from agent_core.llm.types import ModelMessage, ToolSpec
 
 STAMP_TOKENS = 18
 """Of the instant before a message: ``[Mon 2026-03-02 09:15 UTC]`` has 16 with the encodings known here."""
@@ -93,10 +94,14 @@ class Conversation:
             frames += STAMP_TOKENS
         return frames + (self._counter.count("\n".join(parts)) if parts else 0)
 
-    def count_request(self, messages: Sequence[ModelMessage]) -> int:
-        """Tokens of the messages of a request; those of this conversation are not counted again."""
+    def count_request(self, messages: Sequence[ModelMessage], tools: Sequence[ToolSpec] = ()) -> int:
+        """Tokens of a request; messages of this conversation are not counted again, tools only about.
+
+        Vendors render tools in a way of their own, so only the answer's usage is exact.
+        """
         own = {id(m): tokens for m, tokens in zip(self._messages, self._tokens, strict=True)}
-        return sum(own.get(id(m)) or self.count(m) for m in messages)
+        described = [f"{t.name} {t.description} {json.dumps(dict(t.parameters))}" for t in tools]
+        return sum(own.get(id(m)) or self.count(m) for m in messages) + sum(map(self._counter.count, described))
 
     def append(self, message: ModelMessage, tokens: int | None = None) -> None:
         """Add the newest message; ``tokens`` is its count when it is known already (from the store)."""

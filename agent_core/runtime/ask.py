@@ -236,7 +236,7 @@ def _digest(request: ModelRequest) -> str:
 
 def _estimate_usage(request: ModelRequest, response: ModelResponse, conversation: Conversation) -> Usage:
     return Usage(
-        input_tokens=conversation.count_request(request.messages),
+        input_tokens=conversation.count_request(request.messages, request.tools),
         output_tokens=conversation.count(response.message),
         requests=1,
         exact=False,
