@@ -16,6 +16,8 @@ import pytest
 
 from tests.acceptance.terminal import Place, open_place, open_terminal
 from tests.integration.cli.command import build_environ
+from tests.servers import anthropic
+from tests.servers.anthropic import AnthropicServer
 from tests.servers.openai import Failure, OpenAIServer, Request, text_of
 
 KEY = "sk-local-0123456789abcdefghij"
@@ -165,6 +167,16 @@ async def test_a_price_that_nobody_knows_is_unknown_and_not_zero(server: OpenAIS
     server.on().text("ok")
     done = await converse(tmp_path, "hello\n", **model(server, "house-model-7"))
     assert re.search(r"1 runs, [1-9]\d* tokens, cost unknown\n", done.out)
+
+
+async def test_the_key_of_another_vendor_is_enough(tmp_path: Path) -> None:
+    async with AnthropicServer(anthropic.Reply("hello from Claude")) as claude:
+        variables = {"ANTHROPIC_API_KEY": claude.api_key, "ANTHROPIC_BASE_URL": claude.base_url}
+        done = await converse(tmp_path, "hello\n/providers\n", **variables)
+        assert claude.violations == []
+    assert "hello from Claude" in done.out
+    assert "anthropic (claude-haiku-5-5): breaker closed, 1 requests" in done.out
+    assert re.search(r"1 runs, [1-9]\d* tokens, \$0", done.out)
 
 
 async def test_a_broken_provider_is_told_and_the_console_goes_on(server: OpenAIServer, tmp_path: Path) -> None:
