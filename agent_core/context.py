@@ -210,10 +210,14 @@ class Steering:
         """Hand a user message to the run."""
         self._waiting.append(message)
 
-    def take(self) -> tuple[ModelMessage, ...]:
-        """Remove and return what waits, in order. Called by the loop."""
-        waiting, self._waiting = tuple(self._waiting), []
-        return waiting
+    @property
+    def waiting(self) -> tuple[ModelMessage, ...]:
+        """What the run has not taken yet, in order; after a run: what came too late for it."""
+        return tuple(self._waiting)
+
+    def take(self, count: int) -> None:
+        """Remove the first ``count`` messages. Called by the loop once they are in the run's journal."""
+        del self._waiting[:count]
 
 
 class ContextFields(TypedDict, total=False):

@@ -9,12 +9,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from agent_core.context import JournalEntry, RunContext, StepState
-from agent_core.errors import ProviderError, ReplayMismatch
+from agent_core.context import JournalEntry, RunContext, Steering, StepState
+from agent_core.errors import ContextOverflow, ProviderError, ReplayMismatch, is_overflow
 from agent_core.llm.pricing import PriceList
 from agent_core.llm.provider import Provider
 from agent_core.llm.types import (
-    ModelMessage,
     ModelRequest,
     ModelResponse,
     StreamRestarted,
@@ -81,7 +80,7 @@ class ModelCalls:
         ctx = work.ctx
         async with self._turnstile:
             await asyncio.sleep(0)
-        request, known = await self._begin(work, asking)
+        request, known = await _begin(work, asking, self.provider.model)
         ctx.emit(ModelStarted(run_id=ctx.run_id, request=request))
         begun = ctx.clock.monotonic()
         step = Step(
@@ -95,9 +94,10 @@ class ModelCalls:
             replayed=known is not None,
         )
         try:
-            response = known or await self._obtain(ctx, asking, request)
+            response = await self._obtain(ctx, asking, request) if known is None else _repeat(known, ctx)
         except ProviderError as e:
-            await ctx.journal.finish(asking.key, StepState.FAILED, "")
+            if known is None:
+                await ctx.journal.finish(asking.key, StepState.FAILED, _dump_failure(e, asking, ctx))
             _record(work, replace(step, ok=False, error=ctx.redactor.redact(str(e))), begun, e)
             raise
         usage = response.usage or _estimate_usage(request, response, work.conversation)
@@ -127,27 +127,6 @@ class ModelCalls:
         await ctx.journal.finish(asking.key, StepState.DONE, dump_response(response))
         return response
 
-    async def _begin(self, work: Work, asking: Asking) -> tuple[ModelRequest, ModelResponse | None]:
-        """Record the intent of a call, or return what an earlier attempt at the run was answered."""
-        ctx, request = work.ctx, asking.build()
-        digest = _digest(request)
-        entry = JournalEntry(
-            key=asking.key, kind="model", name=self.provider.model, digest=digest, state=StepState.INTENT
-        )
-        known = await ctx.journal.begin(entry)
-        if known is None:
-            return request, None
-        if (known.state is not StepState.DONE or known.digest != digest) and await _take_again(work, asking.key):
-            request = asking.build()
-        if known.state is not StepState.DONE:
-            return request, None
-        try:
-            if known.digest == _digest(request):
-                return request, load_response(known.result)
-        except ValueError as e:
-            raise ReplayMismatch(OTHER_RUN) from e
-        raise ReplayMismatch(OTHER_RUN)
-
     async def _request(self, ctx: RunContext, request: ModelRequest, *, stream: bool) -> ModelResponse:
         if not stream:
             return await self.provider.complete(request)
@@ -163,42 +142,74 @@ class ModelCalls:
         raise ProviderError("the provider ended its stream without a response", provider=self.provider.name)
 
 
-# -- messages that come while a run works ------------------------------------------------------------
+# -- the journal, and the messages that come while a run works ------------------------------------------
 
 
-async def take_in(work: Work, key: str) -> None:
-    """Take what waits for the run into its conversation, before the call ``key``; the journal keeps it."""
-    waiting = () if work.ctx.steering is None else work.ctx.steering.take()
-    if not waiting:
-        return
-    messages = tuple(replace(m, content=work.ctx.redactor.redact(m.content)) for m in waiting)
-    entry = _message_entry(key)
-    if await work.ctx.journal.begin(entry) is None:
-        await work.ctx.journal.finish(entry.key, StepState.DONE, json.dumps([dump_message(m) for m in messages]))
-    _inject(work, messages)
+async def _begin(work: Work, asking: Asking, model: str) -> tuple[ModelRequest, ModelResponse | ProviderError | None]:
+    """Record the intent of a call, or find what an earlier attempt at the run came to, with the messages it took in."""
+    ctx, request = work.ctx, asking.build()
+    entry = JournalEntry(key=asking.key, kind="model", name=model, digest=_digest(request), state=StepState.INTENT)
+    known = await ctx.journal.begin(entry)
+    outcome = None if known is None else _load_outcome(known)
+    if await _take_in(work, asking, again=known is not None, answered=outcome is not None):
+        request = asking.build()
+    if known is not None and outcome is not None and known.digest != entry.digest:
+        raise ReplayMismatch(OTHER_RUN)
+    return request, outcome
 
 
-async def _take_again(work: Work, key: str) -> bool:
-    """Take in what an earlier attempt at the run had taken in before the call ``key``."""
-    entry = _message_entry(key)
-    known = await work.ctx.journal.begin(entry)
-    if known is None:
-        await work.ctx.journal.finish(entry.key, StepState.DONE, "[]")
+async def _take_in(work: Work, asking: Asking, *, again: bool, answered: bool) -> bool:
+    """Take what waits for the run into its conversation, or what an earlier attempt had taken in before this call."""
+    ctx, steering = work.ctx, work.ctx.steering or Steering()
+    waiting = tuple(replace(m, content=ctx.redactor.redact(m.content)) for m in steering.waiting)
+    if asking.purpose != "answer" or not (again or waiting):
         return False
-    messages = tuple(load_message(text) for text in json.loads(known.result or "[]"))
-    _inject(work, messages)
-    return bool(messages)
-
-
-def _message_entry(key: str) -> JournalEntry:
-    return JournalEntry(key=f"message:{key}", kind="message", name="message", digest="", state=StepState.INTENT)
-
-
-def _inject(work: Work, messages: tuple[ModelMessage, ...]) -> None:
-    work.steered = work.steered or bool(messages)
+    key = f"message:{asking.key}"
+    known = await ctx.journal.begin(
+        JournalEntry(key=key, kind="message", name="message", digest="", state=StepState.INTENT)
+    )
+    if known is not None and known.state is StepState.DONE:
+        messages = tuple(load_message(text) for text in json.loads(known.result))
+    elif answered or not waiting:
+        return False
+    else:
+        messages = waiting
+        await ctx.journal.finish(key, StepState.DONE, json.dumps([dump_message(m) for m in messages]))
+    if waiting[: len(messages)] == messages:  # only now, so that a run that is stopped before has lost none
+        steering.take(len(messages))
+    work.steered = True
     work.conversation.extend(messages)
     for message in messages:
-        work.ctx.emit(MessageInjected(run_id=work.ctx.run_id, message=message))
+        ctx.emit(MessageInjected(run_id=ctx.run_id, message=message))
+    return True
+
+
+def _dump_failure(error: ProviderError, asking: Asking, ctx: RunContext) -> str:
+    """Write a failure that the run goes on after; one that ends it is nothing to be repeated."""
+    if not is_overflow(error) and asking.purpose == "answer":
+        return ""
+    return json.dumps({"overflow": is_overflow(error), "error": ctx.redactor.redact(str(error))})
+
+
+def _load_outcome(known: JournalEntry) -> ModelResponse | ProviderError | None:
+    """Read what a call came to; None when that is not known, or worth another try."""
+    if known.state not in (StepState.DONE, StepState.FAILED) or not known.result:
+        return None
+    try:
+        if known.state is StepState.DONE:
+            return load_response(known.result)
+        failed = json.loads(known.result)
+        return (ContextOverflow if failed["overflow"] else ProviderError)(failed["error"])
+    except (ValueError, KeyError, TypeError) as e:
+        raise ReplayMismatch(OTHER_RUN) from e
+
+
+def _repeat(outcome: ModelResponse | ProviderError, ctx: RunContext) -> ModelResponse:
+    if isinstance(outcome, ProviderError):
+        ctx.budget.charge(requests=1)
+        raise outcome
+    ctx.budget.charge(requests=min(outcome.attempts, 1))
+    return outcome
 
 
 # -- values ------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from agent_core.memory.budget import select_window
 from agent_core.memory.conversation import Conversation
 from agent_core.memory.summarize import Summarizer, summary_message
 from agent_core.memory.validity import make_sendable
-from agent_core.runtime.ask import Asking, ModelCalls, take_in
+from agent_core.runtime.ask import Asking, ModelCalls
 from agent_core.runtime.compact import make_room
 from agent_core.runtime.events import RunEnded, RunStarted, StateChanged, StepFinished
 from agent_core.runtime.guards import (
@@ -276,10 +276,8 @@ class AgentLoop:
         """
         while True:
             work.model_calls += 1
-            key = f"model:{work.model_calls}"
-            await take_in(work, key)
             asking = Asking(
-                key=key,
+                key=f"model:{work.model_calls}",
                 build=lambda: self._build_request(work),
                 stream=work.agent.stream and work.agent.output is None,
                 recall=self._recall(work),

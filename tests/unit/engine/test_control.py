@@ -171,3 +171,44 @@ async def test_the_model_that_an_agent_names_is_asked_for() -> None:
     b.agent = replace(b.agent, model="second")
     await b.ask("hi")
     assert b.script.requests[0].model == "second"
+
+
+async def test_a_message_that_comes_while_a_run_is_repeated_waits_for_the_first_new_call() -> None:
+    def crash(request: ModelRequest) -> ModelResponse:
+        raise asyncio.CancelledError
+
+    b = Bench([call(("add", {"a": 1})), call(("add", {"a": 2})), crash], registry=adding())
+    with pytest.raises(asyncio.CancelledError):
+        await b.ask("what is slow?")
+    steering = Steering()
+    steering.push(ModelMessage(role="user", content="only the last hour"))
+    again = Bench([say("done")], registry=adding(), journal=b.journal)
+    record = await again.ask("what is slow?", steering=steering)
+    assert record.state is RunState.FINISHED, record.error
+    assert [m.content for m in again.script.requests[0].messages][-2:] == ["2", "only the last hour"]
+    assert steering.waiting == ()
+
+
+async def test_what_comes_too_late_for_a_run_still_waits_after_it() -> None:
+    steering = Steering()
+
+    def write(request: ModelRequest) -> ModelResponse:
+        steering.push(ModelMessage(role="user", content="wait"))
+        return say("done")
+
+    await Bench([write]).ask("go", steering=steering)
+    assert [m.content for m in steering.waiting] == ["wait"]
+
+
+async def test_a_resumed_run_has_used_what_its_first_attempt_used() -> None:
+    def crash(request: ModelRequest) -> ModelResponse:
+        raise asyncio.CancelledError
+
+    limits = Limits(requests=3)
+    b = Bench([call(("add", {"a": 1})), call(("add", {"a": 2})), crash], registry=adding(), limits=limits)
+    with pytest.raises(asyncio.CancelledError):
+        await b.ask("go")
+    again = Bench([call(("add", {"a": 3}))], registry=adding(), journal=b.journal, limits=limits)
+    record = await again.ask("go")
+    assert record.error is not None
+    assert record.error.kind == "request_limit"
