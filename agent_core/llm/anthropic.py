@@ -33,4 +33,4 @@ class Anthropic(VendorProvider):
         # The key goes the way that proxies know too, which the SDK has left.
         headers = {"anthropic-version": "2023-06-01", "x-api-key": self.api_key, "Authorization": sdk.Omit()}
         options = {"max_retries": 0, "http_client": http, "open_telemetry": False}  # spans are the engine's own
-        return sdk.AsyncAnthropic(api_key=self.api_key, base_url=base_url, default_headers=headers, **options)
+        return sdk.AsyncAnthropic(api_key=self.api_key or "none", base_url=base_url, default_headers=headers, **options)

@@ -29,7 +29,7 @@ class OpenAICompatible(VendorProvider):
         return openai
 
     def _open(self, sdk: ModuleType, http: object) -> Any:
-        return sdk.AsyncOpenAI(api_key=self.api_key, base_url=self.base_url, max_retries=0, http_client=http)
+        return sdk.AsyncOpenAI(api_key=self.api_key or "none", base_url=self.base_url, max_retries=0, http_client=http)
 
     async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...], ...]:
         """Return one vector a text, in order. Texts must not be empty; how many fit one request is the server's rule.

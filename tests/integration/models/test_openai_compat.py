@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -427,3 +428,18 @@ async def test_both_authors_of_a_turn_are_named_to_the_model(server: OpenAIServe
         "[alice] why is it slow?",
         "[bob system] since when?",
     ]
+
+
+async def test_an_empty_key_is_refused_by_the_server_and_not_by_a_foreign_error(server: OpenAIServer) -> None:
+    provider = OpenAICompatible(name="main", model="fake-large", api_key="", base_url=server.base_url)
+    with pytest.raises(ProviderRefused, match="401"):
+        await provider.complete(question())
+    await provider.aclose()
+
+
+async def test_the_model_is_told_when_a_message_was_written(server: OpenAIServer, provider: OpenAICompatible) -> None:
+    server.on().text("ok")
+    at = datetime(2026, 3, 2, 9, 15, 30, tzinfo=UTC)
+    message = ModelMessage(role="user", content="why is it slow?", speaker="alice", at=at)
+    await provider.complete(ModelRequest(messages=(message,)))
+    assert server.requests[0].messages[0]["content"] == "[alice, Mon 2026-03-02 09:15 UTC] why is it slow?"
