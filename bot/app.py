@@ -34,7 +34,6 @@ from bot.models import (
     build_cache,
     build_prices,
     build_router,
-    build_telemetry,
     load_templates,
     measure_providers,
     offer_workers,
@@ -46,6 +45,7 @@ from bot.session import EventTap, Session
 from bot.settings import ModelSettings, Settings
 from bot.storage import open_store
 from bot.storage.base import Store
+from bot.telemetry import build_export
 from bot.tools.slow_queries import register_slow_query_tools
 from bot.tools.targets import Target, Targets
 from bot.words import ThreadWords
@@ -94,7 +94,7 @@ class App:
         self.router = router
         prompts = load_templates(settings)
         self._cache = build_cache(settings, models, clock)
-        self._telemetry = build_telemetry(settings, models)
+        self._export = build_export(settings, models)
         loop = AgentLoop(
             provider=router,
             executor=tools.executor,
@@ -119,7 +119,7 @@ class App:
             clock=clock,
             redactor=redactor,
             tap=tap,
-            telemetry=self._telemetry,
+            telemetry=None if self._export is None else self._export.telemetry,
         )
         self.dispatcher = Dispatcher(store=store, work=self.session, prefixes=prefixes, owner=owner, clock=clock)
         self.inbox = Inbox(
@@ -172,6 +172,8 @@ class App:
         if self._cache is not None:
             await self._cache.aclose()
         await asyncio.gather(*(t for t in (self._dispatching, self._counter) if t is not None), return_exceptions=True)
+        if self._export is not None:
+            await self._export.aclose()  # last: the runs that were cancelled have ended their spans only now
 
     async def _disconnect(self) -> None:
         """Stop every adapter; one that fails keeps nothing else from stopping."""

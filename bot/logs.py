@@ -11,6 +11,9 @@ import structlog
 
 from agent_core.context import Redactor
 
+SPARSE, SPARSE_S = "opentelemetry.", 300.0
+"""Loggers that are each heard once in that time: they repeat themselves for as long as an endpoint is down."""
+
 NOISY = ("slack_bolt", "slack_sdk", "aiohttp", "asyncio", "openai", "httpx2", "httpcore2", "genai_prices")
 """Libraries that are only heard from warnings on."""
 
@@ -42,11 +45,28 @@ def configure_logging(redactor: Redactor, *, level: int = logging.INFO, stream: 
     )
     handler = logging.StreamHandler(target)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processor=renderer))
+    handler.addFilter(_Sparse())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
     for name in NOISY:
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
+
+
+class _Sparse(logging.Filter):
+    """Lets a record of each sparse logger through once in ``SPARSE_S`` seconds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not record.name.startswith(SPARSE):
+            return True
+        if record.created < self._next.get(record.name, 0.0):
+            return False
+        self._next[record.name] = record.created + SPARSE_S
+        return True
 
 
 class _Redacting:
