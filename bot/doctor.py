@@ -7,18 +7,26 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import aiohttp
+
 from adapters.chat import ChatAdapter
 from agent_core.context import SystemClock
 from agent_core.errors import ProviderError, ToolFailed
+from agent_core.llm.breaker import BreakerState
+from agent_core.llm.router import ProviderState
 from agent_core.llm.types import ModelMessage, ModelRequest
 from bot.app import build_targets, open_storage
-from bot.models import build_provider
+from bot.models import build_provider, describe_state
 from bot.settings import ModelSettings, Settings
+from bot.settings_tree import HttpSettings
 from bot.storage.base import StoreError
 from bot.tools.slow_queries.preflight import preflight
 
 CHECK_S = 15.0
 """Bound of one check."""
+
+RUNNING_S = 3.0
+"""Bound of asking a running process about its providers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +42,7 @@ class Finding:
 async def examine(
     settings: Settings, environ: Mapping[str, str], adapters: Mapping[str, ChatAdapter]
 ) -> AsyncIterator[Finding]:
-    """Look at storage, models, targets and platforms, in this order.
+    """Look at storage, models, a running process's providers, targets and platforms, in this order.
 
     Args:
         settings: loaded settings.
@@ -46,6 +54,8 @@ async def examine(
         yield Finding(part="settings", state="warning", text=notice, fix="remove it, or wait for a later release")
     for model in settings.effective_models(environ):
         yield await _examine_model(model)
+    for provider in await fetch_states(settings.http) or ():
+        yield _judge_provider(provider)
     if not settings.targets:
         yield Finding(
             part="targets",
@@ -61,7 +71,10 @@ async def examine(
             part="platforms", state="warning", text="no chat platform is configured", fix="add [slack] to hermod.toml"
         )
     for name, adapter in adapters.items():
-        problems = await adapter.check()
+        try:
+            problems = await adapter.check()
+        finally:
+            await adapter.stop()
         for problem in problems:
             state: Literal["warning", "error"] = "error" if problem.fatal else "warning"
             yield Finding(part=name, state=state, text=problem.what, fix=problem.fix)
@@ -92,6 +105,30 @@ async def _examine_model(model: ModelSettings) -> Finding:
     finally:
         await provider.aclose()
     return Finding(part=part, state="ok", text=f"answers as {response.model}")
+
+
+async def fetch_states(http: HttpSettings) -> tuple[ProviderState, ...] | None:
+    """Ask the process that serves on this HTTP port how its providers are doing; None where nobody answers."""
+    if not http.port:
+        return None
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(http.host, http.host)  # noqa: S104 - compared, not bound
+    url = f"http://{f'[{host}]' if ':' in host else host}:{http.port}/providers"
+    try:
+        async with (
+            asyncio.timeout(RUNNING_S),
+            aiohttp.ClientSession() as client,
+            client.get(url, allow_redirects=False) as response,
+        ):
+            items = (await response.json())["items"]
+        return tuple(ProviderState(**{**item, "state": BreakerState(item["state"])}) for item in items)
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _judge_provider(provider: ProviderState) -> Finding:
+    """Tell what a running process has met with a provider, which one request of ours may not show."""
+    fix = "" if provider.state is BreakerState.CLOSED else "see its last error; it is asked again by itself"
+    return Finding(part="running provider", state="warning" if fix else "ok", text=describe_state(provider), fix=fix)
 
 
 async def _examine_target(settings: Settings, name: str) -> Finding:

@@ -1,12 +1,12 @@
-"""The models of one process: providers, the router over them, prices, kept answers, workers, and traces."""
+"""The models of one process: providers, the router over them, prices, kept answers, and workers."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from agent_core.agent import Agent
 from agent_core.context import Clock
@@ -28,7 +28,6 @@ from bot.settings_tree import WorkerSettings
 if TYPE_CHECKING:
     from agent_core.llm.cache import AnswerCache, Embed
     from agent_core.llm.cache.policy import ExactTier, SemanticTier
-    from agent_core.telemetry import Telemetry
 
 STATES = {"closed": 0, "half_open": 1, "open": 2}
 """A breaker's state as a number, for graphs."""
@@ -202,12 +201,17 @@ def build_worker(name: str, worker: WorkerSettings, registered: Collection[str])
 
 def describe_state(state: ProviderState) -> str:
     """Say on one line how a provider is doing."""
-    wait = f", asked again in {state.wait_s:.0f} s" if state.wait_s > 0 else ""
-    last = f"; last error: {state.last_error}" if state.last_error else ""
+    wait = f", asked again in {math.ceil(state.wait_s)} s" if state.wait_s > 0 else ""
+    last = f"; last error: {state.last_error.removeprefix(f'{state.name}: ')}" if state.last_error else ""
     return (
-        f"{state.name} ({state.model}): breaker {state.state}{wait}; {state.requests} requests, {state.errors} errors, "
-        f"{state.under_way} under way{last}"
+        f"{state.name} ({state.model}): breaker {state.state}{wait}; {count(state.requests, 'request')}, "
+        f"{count(state.errors, 'error')}, {state.under_way} under way{last}"
     )
+
+
+def count(number: int, noun: str) -> str:
+    """Write a number with its noun: 1 request, 2 requests."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def state_as_data(state: ProviderState) -> dict[str, object]:
@@ -241,37 +245,3 @@ def measure_providers(states: Sequence[ProviderState]) -> Iterator[Metric]:
                 value=getattr(state, attribute),
                 labels={"provider": state.name, "model": state.model},
             )
-
-
-def build_telemetry(settings: Settings, models: Sequence[ModelSettings]) -> Telemetry | None:
-    """Build the export of traces and metrics over OTLP/HTTP, or None without ``otel.endpoint``."""
-    otel = settings.otel
-    if otel.endpoint is None:
-        return None
-    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    from opentelemetry.sdk.metrics import MeterProvider
-    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-    from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-    from agent_core.telemetry import Endpoint, Telemetry
-
-    base, resource = otel.endpoint.rstrip("/"), Resource.create({"service.name": "hermod"})
-    tracers = TracerProvider(resource=resource)
-    tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=f"{base}/v1/traces")))
-    reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=f"{base}/v1/metrics"))
-    endpoints = {}
-    for model in models:
-        address = urlsplit(model.base_url or "")
-        endpoints[model.name] = Endpoint(
-            vendor=model.kind, model=model.model, address=address.hostname or "", port=address.port
-        )
-    return Telemetry(
-        tracer_provider=tracers,
-        meter_provider=MeterProvider(metric_readers=[reader], resource=resource),
-        semconv=otel.semconv,
-        content=otel.content,
-        endpoints=endpoints,
-    )

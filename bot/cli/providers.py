@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 
-import aiohttp
-
 from agent_core.context import SystemClock
-from agent_core.llm.breaker import BreakerState
-from agent_core.llm.router import ProviderState
 from bot.cli.setup import print_error, print_json, print_text, set_up
+from bot.doctor import fetch_states
 from bot.models import build_router, describe_state, state_as_data
-from bot.settings import Settings
-
-WAIT_S = 3.0
 
 
 async def run_providers(*, config: Path | None, as_json: bool) -> int:
     """Print the live state where a process serves on the HTTP port of the settings, else what is configured."""
     settings = set_up(config)
-    states = await _ask_running(settings)
+    states = await fetch_states(settings.http)
     live = states is not None
     if states is None:
         router = build_router(settings, settings.effective_models(os.environ), SystemClock())
@@ -36,17 +29,3 @@ async def run_providers(*, config: Path | None, as_json: bool) -> int:
         where = f"{settings.http.host}:{settings.http.port}"
         print_error(f"hermod: no running hermod answers on {where}; this is the configuration, nothing was asked")
     return 0
-
-
-async def _ask_running(settings: Settings) -> tuple[ProviderState, ...] | None:
-    url = f"http://{settings.http.host}:{settings.http.port}/providers"
-    try:
-        async with (
-            asyncio.timeout(WAIT_S),
-            aiohttp.ClientSession() as client,
-            client.get(url, allow_redirects=False) as response,
-        ):
-            items = (await response.json())["items"]
-        return tuple(ProviderState(**{**item, "state": BreakerState(item["state"])}) for item in items)
-    except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError, TypeError):
-        return None
