@@ -96,6 +96,8 @@ def build_usage_rows(record: RunRecord, thread_key: str, author: str, now: datet
             requests=row.requests + step.usage.requests,
             input_tokens=row.input_tokens + step.usage.input_tokens,
             output_tokens=row.output_tokens + step.usage.output_tokens,
+            cached_input_tokens=row.cached_input_tokens + step.usage.cached_input_tokens,
+            cache_write_tokens=row.cache_write_tokens + step.usage.cache_write_tokens,
             cost_usd=None if row.cost_usd is None or step.cost_usd is None else row.cost_usd + step.cost_usd,
         )
     return tuple(rows.values())

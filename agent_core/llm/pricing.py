@@ -15,17 +15,19 @@ from agent_core.llm.types import Usage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """US dollars for one million tokens. ``cached_input`` is None where caching has no price of its own."""
+    """US dollars for one million tokens; caching costs what ``input`` does where it has no price of its own (None)."""
 
     input: float
     output: float
     cached_input: float | None = None
+    cache_write: float | None = None
 
     def cost_usd(self, usage: Usage) -> float:
         """Price of ``usage`` in US dollars."""
-        cached = usage.cached_input_tokens if self.cached_input is not None else 0
-        fresh = usage.input_tokens - cached
-        total = fresh * self.input + cached * (self.cached_input or 0.0) + usage.output_tokens * self.output
+        cached, written = usage.cached_input_tokens, usage.cache_write_tokens
+        total = (usage.input_tokens - cached - written) * self.input + usage.output_tokens * self.output
+        total += cached * (self.input if self.cached_input is None else self.cached_input)
+        total += written * (self.input if self.cache_write is None else self.cache_write)
         return total / 1e6
 
 
@@ -70,10 +72,11 @@ def _look_up(model: str) -> Price | None:
     except LookupError:
         return None
     rates = found.model_price
-    given, made, cached = (_flat(rates.input_mtok), _flat(rates.output_mtok), _flat(rates.cache_read_mtok))
+    given, made = _flat(rates.input_mtok), _flat(rates.output_mtok)
     if given is None or made is None:
         return None
-    return Price(input=given, output=made, cached_input=cached)
+    cached, written = _flat(rates.cache_read_mtok), _flat(rates.cache_write_mtok)
+    return Price(input=given, output=made, cached_input=cached, cache_write=written)
 
 
 def _flat(rate: object) -> float | None:

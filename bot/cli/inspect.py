@@ -81,7 +81,7 @@ async def run_sessions_show(thread: str, *, config: Path | None, as_json: bool) 
         text = f"{message.content} {calls}".strip()
         print_text(f"{row.seq:>4}  {message.speaker or message.role:<10} {text}")
     for r in reversed(runs):
-        print_text(f"run {r.run_id}  {r.state}  {_instant(r.started_at)}  {r.error}")
+        print_text(f"run {r.run_id}  {r.state}  {_instant(r.started_at)}  {r.error}".rstrip())
     return 0
 
 
@@ -159,7 +159,9 @@ async def run_usage(days: float, *, config: Path | None, as_json: bool) -> int:
     for name, numbers in [*sums.items(), ("total", totals)]:
         cost = numbers["cost_usd"]
         price = "cost unknown" if cost is None else f"${cost:.4f}"
-        print_text(f"{name}: {numbers['requests']} requests, {numbers['total_tokens']} tokens, {price}")
+        cached = numbers["cached_input_tokens"]
+        kept = f" ({cached} of them from the provider's cache)" if cached else ""
+        print_text(f"{name}: {numbers['requests']} requests, {numbers['total_tokens']} tokens{kept}, {price}")
     return 0
 
 
@@ -171,6 +173,8 @@ def _sum_usage(rows: list[UsageRow]) -> dict[str, int | float | None]:
         "input_tokens": given,
         "output_tokens": made,
         "total_tokens": given + made,
+        "cached_input_tokens": sum(r.cached_input_tokens for r in rows),
+        "cache_write_tokens": sum(r.cache_write_tokens for r in rows),
         "cost_usd": None if None in costs else sum(c for c in costs if c is not None),
     }
 

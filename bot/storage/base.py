@@ -170,7 +170,10 @@ class SummaryRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageRow:
-    """What one run used with one model. ``cost_usd`` is None when no price is known."""
+    """What one run used with one model. ``cost_usd`` is None when no price is known.
+
+    Cached and cache-write tokens are parts of the input's: what the provider's own cache served, and took in.
+    """
 
     run_id: str
     thread_key: str
@@ -182,6 +185,8 @@ class UsageRow:
     output_tokens: int
     cost_usd: float | None
     at: datetime
+    cached_input_tokens: int = 0
+    cache_write_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

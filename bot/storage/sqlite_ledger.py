@@ -21,7 +21,7 @@ def add_usage(tx: Tx, usage: UsageRow) -> None:
     """Add what a run used."""
     tx.do(
         "INSERT INTO usage (run_id, thread_key, author, provider, model, requests, input_tokens, output_tokens,"
-        " cost_usd, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " cost_usd, at, cached_input_tokens, cache_write_tokens) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         usage.run_id,
         usage.thread_key,
         usage.author,
@@ -32,6 +32,8 @@ def add_usage(tx: Tx, usage: UsageRow) -> None:
         usage.output_tokens,
         usage.cost_usd,
         build_micros(usage.at),
+        usage.cached_input_tokens,
+        usage.cache_write_tokens,
     )
 
 

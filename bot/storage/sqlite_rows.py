@@ -156,6 +156,8 @@ def parse_usage(row: sqlite3.Row) -> UsageRow:
         output_tokens=row["output_tokens"],
         cost_usd=row["cost_usd"],
         at=parse_micros(row["at"]),
+        cached_input_tokens=row["cached_input_tokens"],
+        cache_write_tokens=row["cache_write_tokens"],
     )
 
 

@@ -63,6 +63,8 @@ def new_usage(run_id: str, *, used_at: datetime = T0, cost_usd: float | None = 0
         output_tokens=20,
         cost_usd=cost_usd,
         at=used_at,
+        cached_input_tokens=60,
+        cache_write_tokens=30,
     )
 
 

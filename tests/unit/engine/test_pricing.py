@@ -32,3 +32,11 @@ def test_cached_input_is_priced_as_such() -> None:
     price = Price(input=2.0, output=0.0, cached_input=0.5)
     used = Usage(input_tokens=1_000_000, cached_input_tokens=400_000)
     assert price.cost_usd(used) == pytest.approx(0.6 * 2.0 + 0.4 * 0.5)
+
+
+def test_input_that_a_cache_takes_in_is_priced_as_such() -> None:
+    # platform.claude.com/docs/en/about-claude/pricing: Claude Haiku 4.5 reads for 1, writes for 1.25, answers for 5
+    used = Usage(input_tokens=1_000_000, cached_input_tokens=400_000, cache_write_tokens=200_000, output_tokens=100_000)
+    cost_usd = PriceList().cost_usd("claude-haiku-4-5", used, provider="claude")
+    assert cost_usd == pytest.approx(0.4 * 1.0 + 0.4 * 0.1 + 0.2 * 1.25 + 0.1 * 5.0)
+    assert Price(input=2.0, output=0.0).cost_usd(used) == pytest.approx(2.0)
