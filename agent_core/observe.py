@@ -77,12 +77,11 @@ def trace_as_text(data: Mapping[str, object]) -> str:
     """Lay out what ``trace_as_data`` returned (also after a trip through JSON), one step a line."""
     usage = data["usage"]
     assert isinstance(usage, Mapping)
-    lines = [f"run {data['run_id']}  {data['state']}  agent {data['agent']}  started {data['started_at']}"]
+    agent = f"{data['agent']} ({data['template']})" if data["template"] else data["agent"]
+    lines = [f"run {data['run_id']}  {data['state']}  agent {agent}  started {data['started_at']}"]
     steps = data["steps"]
     for step in steps if isinstance(steps, list) else []:
-        what = f"{step['name']}({step['arguments']})" if step["kind"] == "tool" else step["name"]
-        if step.get("purpose", "answer") not in ("answer", ""):
-            what = f"{what} for {step['purpose']}"
+        what = f"{step['name']}({step['arguments']})" if step["kind"] == "tool" else _name_model(step)
         mark = "ok" if step["ok"] else f"failed: {step['error']}"
         again = " (from the journal)" if step["replayed"] else ""
         lines.append(
@@ -98,6 +97,15 @@ def trace_as_text(data: Mapping[str, object]) -> str:
     price = "cost unknown" if cost is None else f"${cost:.6f}"
     lines.append(f"  {usage['requests']} requests, {usage['total_tokens']} tokens, {price}")
     return "\n".join(lines)
+
+
+def _name_model(step: Mapping[str, object]) -> str:
+    """Say who answered, as people have configured it, and what for."""
+    name, provider, purpose = step["name"], step["provider"], step["purpose"]
+    if purpose == "cache":
+        return f"kept answer ({name} match)"
+    what = f"{name}" if provider in ("", name) else f"{name} by {provider}"
+    return what if purpose in ("answer", "") else f"{what} for {purpose}"
 
 
 def _one_line(text: object) -> str:
