@@ -18,6 +18,9 @@ HELP = """Words about this thread:
 - `!forget` drops everything that was said and found here
 - `!providers` shows how the models are doing"""
 NO_SUMMARY = "This thread has no summary: it is short enough to be read whole."
+DROPPED = (
+    "This thread has no summary: it was dropped, and the first {through} messages are not sent to the model any more."
+)
 FORGOTTEN = "I have forgotten this thread: messages, summary, tool results and traces. The audit log keeps no content."
 
 
@@ -65,8 +68,10 @@ class ThreadWords:
 
     async def _show(self, key: str) -> str:
         row = await self._store.load_summary(key)
-        if row is None or not row.text:
+        if row is None:
             return NO_SUMMARY
+        if not row.text:
+            return DROPPED.format(through=row.through_seq)
         who = "by a model" if row.author == MODEL else f"by {row.author}"
         return (
             f"Summary of the first {row.through_seq} messages, written {who} at {row.updated_at:%Y-%m-%d %H:%M} UTC "
@@ -77,7 +82,7 @@ class ThreadWords:
     async def _correct(self, key: str, text: str, author: str) -> str:
         now = self._clock.now()
         if not await correct_summary(self._store, key, text, author=author, counter=await self._counter(), now=now):
-            return NO_SUMMARY
+            return await self._show(key)
         return (
             "Corrected; from now on I go by your text." if text else "Dropped; what it stood for is not sent any more."
         )
