@@ -22,20 +22,23 @@ RESULT_FLOOR_TOKENS = 400
 """No result is shortened below this; where even that is too much, the oldest tool rounds are left out."""
 
 
-def select_window(conversation: Conversation, budget_tokens: int) -> tuple[ModelMessage, ...]:
+def select_window(
+    conversation: Conversation, budget_tokens: int, asked_at: int | None = None
+) -> tuple[ModelMessage, ...]:
     """Return what fits into ``budget_tokens``, oldest first: the same for the same conversation and budget.
 
-    The current exchange (the last one) is always there with its question and its newest tool round; where it alone
-    is too large, its results are shortened, and then its oldest rounds left out. The newest earlier exchanges are
-    whole; the others, as far as they fit, without their tool rounds. Costs as much as the window is long, however
-    long the thread is. Messages that a summary stands for are not there; the summary is the caller's to send.
+    The current exchange (that of the question at ``asked_at``; by default the last one) is always there with its
+    question, its newest tool round and what was said since; where it alone is too large, its results are shortened, and
+    then its oldest rounds left out. The newest earlier exchanges are whole; the others, as far as they fit, without
+    their tool rounds. Costs as much as the window is long, however long the thread is. Messages that a summary stands
+    for are not there; the summary is the caller's to send.
     """
     messages, tokens, first = conversation.messages, conversation.tokens, conversation.covers
     if conversation.live_tokens <= budget_tokens:
         return tuple(messages[first:])
     if conversation.summary is not None:
         budget_tokens -= conversation.summary.tokens_after
-    current = max(start_of_exchange(messages, len(messages)), first)
+    current = max(start_of_exchange(messages, len(messages) if asked_at is None else asked_at + 1), first)
     room = budget_tokens - _cost_of_said(messages, tokens, (first, current), budget_tokens // SAID_SHARE)
     used = sum(tokens[current:])
     newest: Sequence[ModelMessage] = messages[current:]
@@ -95,12 +98,12 @@ def _shorten_exchange(
     end = len(messages)
     head = next((n for n, m in enumerate(messages) if m.role != "user"), end)
     least = [min(t, RESULT_FLOOR_TOKENS) if m.role == "tool" else t for m, t in zip(messages, tokens, strict=True)]
-    used, start = sum(tokens[:head]), end
+    used, start, answered = sum(tokens[:head]), end, False
     for begin in (n for n in reversed(range(head, end)) if messages[n].role != "tool" or n == head):
         cost = sum(least[begin:start])
-        if start < end and used + cost > room:
+        if answered and used + cost > room:
             break
-        start, used = begin, used + cost
+        start, used, answered = begin, used + cost, answered or bool(messages[begin].tool_calls)
     kept = [*range(head), *range(start, end)]
     results = [n for n in kept if messages[n].role == "tool"]
     cap = _share(room - sum(tokens[n] for n in kept if messages[n].role != "tool"), [tokens[n] for n in results])

@@ -64,7 +64,9 @@ class Summarizer:
         smaller = _boundary(conversation, covers)
         return smaller if smaller < covers else 0
 
-    def build_request(self, conversation: Conversation, covers: int, *, budget_tokens: int) -> ModelRequest:
+    def build_request(
+        self, conversation: Conversation, covers: int, *, budget_tokens: int, timeout_s: float = TIMEOUT_S
+    ) -> ModelRequest:
         """Build the request for a summary of the first ``covers`` messages, an earlier summary included."""
         earlier = "" if conversation.summary is None else f"Earlier summary: {conversation.summary.text}\n\n"
         told = _tell(conversation.messages[conversation.covers : covers])
@@ -74,7 +76,7 @@ class Summarizer:
             messages=(ModelMessage(role="user", content=content),),
             temperature=0.0,
             max_tokens=MAX_TOKENS,
-            timeout_s=TIMEOUT_S,
+            timeout_s=timeout_s,
         )
 
     def accept(self, response: ModelResponse, conversation: Conversation, covers: int) -> Summary | None:

@@ -13,6 +13,7 @@ from agent_core.context import JournalEntry, RunContext, Steering, StepState
 from agent_core.errors import ContextOverflow, ProviderError, ReplayMismatch, is_overflow
 from agent_core.llm.pricing import PriceList
 from agent_core.llm.provider import Provider
+from agent_core.llm.structured import FINAL_ANSWER
 from agent_core.llm.types import (
     ModelRequest,
     ModelResponse,
@@ -68,7 +69,7 @@ class ModelCalls:
     def __init__(self, provider: Provider, prices: PriceList) -> None:
         self.provider = provider
         self._prices = prices
-        self._turnstile = asyncio.Semaphore(ABREAST)
+        self._turnstile: tuple[object, asyncio.Semaphore] = (None, asyncio.Semaphore(ABREAST))
 
     async def ask(self, work: Work, asking: Asking) -> ModelResponse:
         """Get the response, from the journal, from the answers that are kept, or from the model; record the step.
@@ -78,7 +79,10 @@ class ModelCalls:
             ReplayMismatch: an earlier attempt at the run asked something else.
         """
         ctx = work.ctx
-        async with self._turnstile:
+        loop = asyncio.get_running_loop()
+        if self._turnstile[0] is not loop:  # a semaphore serves one event loop only
+            self._turnstile = (loop, asyncio.Semaphore(ABREAST))
+        async with self._turnstile[1]:
             await asyncio.sleep(0)
         request, known = await _begin(work, asking, self.provider.model)
         ctx.emit(ModelStarted(run_id=ctx.run_id, request=request))
@@ -94,7 +98,7 @@ class ModelCalls:
             replayed=known is not None,
         )
         try:
-            response = await self._obtain(ctx, asking, request) if known is None else _repeat(known, ctx)
+            response = await self._obtain(work, asking, request) if known is None else _repeat(known, ctx)
         except ProviderError as e:
             if known is None:
                 await ctx.journal.finish(asking.key, StepState.FAILED, _dump_failure(e, asking, ctx))
@@ -118,12 +122,13 @@ class ModelCalls:
         _record(work, done, begun, response)
         return response
 
-    async def _obtain(self, ctx: RunContext, asking: Asking, request: ModelRequest) -> ModelResponse:
+    async def _obtain(self, work: Work, asking: Asking, request: ModelRequest) -> ModelResponse:
         """Get a new response and put it into the journal."""
+        ctx = work.ctx
         response = None if asking.recall is None else await asking.recall(request)
         if response is None:
             ctx.budget.charge(requests=1)  # before it is sent, so that workers side by side see each other's
-            response = _receive(await self._request(ctx, request, stream=asking.stream), asking.key, ctx)
+            response = _receive(await self._request(ctx, request, stream=asking.stream), asking.key, work)
         await ctx.journal.finish(asking.key, StepState.DONE, dump_response(response))
         return response
 
@@ -221,18 +226,24 @@ def _record(work: Work, step: Step, begun: float, outcome: ModelResponse | Provi
     work.ctx.emit(StepFinished(run_id=work.ctx.run_id, step=step, outcome=outcome))
 
 
-def _receive(response: ModelResponse, key: str, ctx: RunContext) -> ModelResponse:
+def _receive(response: ModelResponse, key: str, work: Work) -> ModelResponse:
     """Take a response in: without secrets in its text, and with ids of calls that are unique in the thread.
 
-    Providers repeat or omit their ids. Arguments stay as they were written: a redacted call is another call.
+    Providers repeat or omit their ids. Arguments stay as they were written, since a redacted call is another call; but
+    a final answer in the form of a call is an answer.
     """
-    message = response.message
-    first = f"{ctx.run_id[-16:]}_{key.rpartition(':')[2]}"
+    message, redact = response.message, work.ctx.redactor.redact
+    first = f"{work.ctx.run_id[-16:]}_{key.rpartition(':')[2]}"
+    answer = None if work.agent.output is None else FINAL_ANSWER
     calls = tuple(
-        ToolCall(id=f"{first}_{i}", name=clean_text(call.name), arguments=escape_halves(call.arguments))
+        ToolCall(
+            id=f"{first}_{i}",
+            name=clean_text(call.name),
+            arguments=escape_halves(redact(call.arguments) if call.name == answer else call.arguments),
+        )
         for i, call in enumerate(message.tool_calls, 1)
     )
-    text = ctx.redactor.redact(unmark(clean_text(message.content)))
+    text = redact(unmark(clean_text(message.content)))
     return replace(response, message=replace(message, content=text, tool_calls=calls))
 
 

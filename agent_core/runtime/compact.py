@@ -6,12 +6,16 @@ import logging
 
 from agent_core.errors import ProviderError, is_overflow
 from agent_core.llm.provider import OFFLINE
-from agent_core.memory.summarize import Summarizer
+from agent_core.memory.summarize import TIMEOUT_S, Summarizer
 from agent_core.runtime.ask import Asking, ModelCalls
 from agent_core.runtime.events import Summarized
+from agent_core.runtime.guards import check_before_model
 from agent_core.runtime.work import Work
 
 logger = logging.getLogger("agent_core.memory")
+
+SHARE = 0.25
+"""Of a run's time, what one try at a summary may take; the answer needs the rest."""
 
 
 async def make_room(calls: ModelCalls, summarizer: Summarizer, work: Work) -> None:
@@ -20,17 +24,20 @@ async def make_room(calls: ModelCalls, summarizer: Summarizer, work: Work) -> No
     A failure leaves the conversation as it is: trimming makes the request fit, and the next turn tries again.
     """
     conversation, limits, budget = work.conversation, work.ctx.limits, work.ctx.budget
+    timeout_s = min(TIMEOUT_S, work.ctx.remaining_s() * SHARE)
     covers = summarizer.find_due(conversation, work.agent.memory_tokens)
     if calls.provider.model == OFFLINE:
         return
     for attempt in (1, 2):
-        if not covers or (limits.requests is not None and budget.requests + 2 > limits.requests):
+        if not covers or check_before_model(work.record, work.agent, work.ctx):
+            return
+        if limits.requests is not None and budget.requests + 2 > limits.requests:  # one for the answer
             return
         asking = Asking(
             key=f"summary:{attempt}",
             purpose="summary",
             build=lambda covers=covers: summarizer.build_request(  # type: ignore[misc]
-                conversation, covers, budget_tokens=work.agent.memory_tokens
+                conversation, covers, budget_tokens=work.agent.memory_tokens, timeout_s=timeout_s
             ),
         )
         try:

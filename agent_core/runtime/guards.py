@@ -30,7 +30,7 @@ def check_before_model(record: RunRecord, agent: Agent, ctx: RunContext) -> Limi
     """Tell whether another model call is allowed."""
     limits = ctx.limits
     budget = ctx.budget
-    asked = sum(1 for step in record.steps if step.kind == "model" and step.purpose == "answer")
+    asked = sum(1 for step in record.steps if step.ok and step.kind == "model" and step.purpose == "answer")
     max_steps = min(agent.max_steps, limits.max_steps)
     if asked >= max_steps:
         return StepLimit(f"the limit of {max_steps} steps was reached")

@@ -137,6 +137,7 @@ class AgentLoop:
             conversation=conversation,
             record=record,
             repetition=RepetitionGuard(ctx.limits.max_same_action),
+            asked_at=len(conversation),
             memory_tokens=agent.memory_tokens,
             max_tokens=agent.max_tokens,
         )
@@ -144,10 +145,13 @@ class AgentLoop:
         conversation.extend(question)
         try:
             await self._run_states(work)
+            if self._cache is not None and work.record.state is RunState.FINISHED:
+                await keep_answer(self._cache, self._executor, work)
         except asyncio.CancelledError:
             self._end_early(work, RunCancelled("the run was stopped"))
             raise
         finally:
+            self._end_early(work, RunError("the run broke off"))
             work.record = replace(work.record, ended_at=ctx.clock.now())
             ctx.emit(RunEnded(run_id=ctx.run_id, record=work.record))
         return work.record
@@ -172,12 +176,14 @@ class AgentLoop:
         work.ctx.emit(StateChanged(run_id=work.ctx.run_id, state=state))
 
     def _end_early(self, work: Work, error: RunError) -> None:
+        """End a run that has not ended yet."""
+        if work.record.state.final:
+            return
         answer = describe_progress(work.record, error) if isinstance(error, LimitReached) else ""
         if answer:
             work.conversation.append(ModelMessage(role="assistant", content=answer))
         work.record = replace(work.record, error=error, answer=answer)
-        if work.record.state is not RunState.ERROR:
-            self._move(work, RunState.ERROR)
+        self._move(work, RunState.ERROR)
 
     # -- one handler a state -------------------------------------------------------------------------
 
@@ -189,23 +195,21 @@ class AgentLoop:
 
     async def _think(self, work: Work) -> RunState:
         """Ask the model; go on to its tools, or finish with its text."""
-        if limit := check_before_model(work.record, work.agent, work.ctx):
-            raise limit
         response = await self._ask(work)
         text = response.message.content
+        if response.finish is Finish.CONTENT_FILTER:
+            raise ModelFailed("the model's content filter refused to answer")
         if work.agent.output is not None:
             return await self._read_output(work, work.agent.output, response)
         if response.message.tool_calls:
             work.response = response
             return RunState.ACTING
-        if response.finish is Finish.CONTENT_FILTER:
-            raise ModelFailed("the model's content filter refused to answer")
         if not text.strip():
             return await self._think_again(work, "the model answered with nothing, twice")
+        if response.finish is not Finish.STOP:
+            work.question = None  # half an answer is not kept
         work.conversation.append(response.message)
         work.record = replace(work.record, answer=text + (CUT_NOTE if response.finish is Finish.LENGTH else ""))
-        if self._cache is not None and response.finish is Finish.STOP:
-            await keep_answer(self._cache, self._executor, work)
         return RunState.FINISHED
 
     async def _think_again(self, work: Work, problem: str) -> RunState:
@@ -221,7 +225,8 @@ class AgentLoop:
         except ModelRetry as e:
             # as text also where it was a call: servers refuse a history in which arguments are no JSON
             said = response.message.content or " ".join(c.arguments for c in response.message.tool_calls)
-            work.conversation.append(ModelMessage(role="assistant", content=said.strip() or "(nothing)"))
+            said = work.ctx.redactor.redact(said).strip() or "(nothing)"
+            work.conversation.append(ModelMessage(role="assistant", content=said))
             work.conversation.append(ModelMessage(role="user", content=str(e)))
             return await self._think_again(work, f"the model's answer has not the form that was asked for: {e}")
         if value is None:
@@ -275,6 +280,8 @@ class AgentLoop:
         In a run that already asked for a summary, at once with a quarter: three calls, then it is an error.
         """
         while True:
+            if limit := check_before_model(work.record, work.agent, work.ctx):
+                raise limit
             work.model_calls += 1
             asking = Asking(
                 key=f"model:{work.model_calls}",
@@ -299,7 +306,7 @@ class AgentLoop:
 
     def _build_request(self, work: Work) -> ModelRequest:
         agent, ctx = work.agent, work.ctx
-        window = make_sendable(select_window(work.conversation, work.memory_tokens))
+        window = make_sendable(select_window(work.conversation, work.memory_tokens, work.asked_at))
         system = (ModelMessage(role="system", content=agent.instructions),) if agent.instructions else ()
         summary = () if work.conversation.summary is None else (summary_message(work.conversation.summary),)
         specs = self._executor.specs(ctx, agent.tools)

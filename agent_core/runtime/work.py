@@ -22,6 +22,7 @@ class Work:
     """A run under way. The record inside is replaced, never changed.
 
     Args:
+        asked_at: position of the run's question in the conversation.
         model_calls: answers that were asked for so far; numbers the journal's keys.
         memory_tokens: budget of the history; shrinks when a model says that it was too long.
         max_tokens: bound of one answer; grows once when an answer was cut off inside a tool call.
@@ -35,6 +36,7 @@ class Work:
     conversation: Conversation
     record: RunRecord
     repetition: RepetitionGuard
+    asked_at: int
     memory_tokens: int
     max_tokens: int | None
     response: ModelResponse | None = None

@@ -9,7 +9,7 @@ from dataclasses import is_dataclass
 from datetime import datetime
 
 from pydantic import BaseModel
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from agent_core.tools.base import ToolResult
 
@@ -61,13 +61,16 @@ UNTRUSTED_KEY = "untrusted_data"
 def mark_untrusted(content: str) -> str:
     """Mark a tool's result as data for the model, in a way that nothing inside the result can end.
 
-    A JSON object gets the key ``untrusted_data`` first, any other JSON stays inside such an object; text stands
-    between two tags, and what looks like them in the text loses its bracket. The mark stays in the history.
+    A JSON object gets the key ``untrusted_data`` first, a list stays inside such an object; all else, JSON that was cut
+    as well, stands between two tags, and what looks like them in it loses its bracket. The mark stays in the history.
     """
-    first = content[:1]
-    if first == "{":
-        return f'{{"{UNTRUSTED_KEY}":true{"" if content[1:2] == "}" else ","}{content[1:]}'
-    if first == "[" and content[-1:] == "]":
+    try:  # what only begins like JSON could end the object that it would stand in
+        value = from_json(content) if content.lstrip()[:1] in ("{", "[") else None
+    except ValueError:
+        value = None
+    if isinstance(value, dict):
+        return f'{{"{UNTRUSTED_KEY}":true{"," if value else ""}{content.lstrip()[1:]}'
+    if isinstance(value, list):
         return f'{{"{UNTRUSTED_KEY}":true,"result":{content}}}'
     text = content.replace(f"<{UNTRUSTED_KEY}", f"({UNTRUSTED_KEY}").replace(f"</{UNTRUSTED_KEY}", f"(/{UNTRUSTED_KEY}")
     return f"<{UNTRUSTED_KEY}>\n{text}\n</{UNTRUSTED_KEY}>"

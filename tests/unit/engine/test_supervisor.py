@@ -434,7 +434,7 @@ async def test_a_message_to_the_run_is_not_taken_by_a_worker() -> None:
     cast = Cast(plan=TWO, sql_optimizer="x", researcher="y", synthesis="[researcher:a2]")
     await Stage(cast).run(steering=steering)
     assert "hurry" not in repr(cast.asked)
-    assert [m.content for m in steering.take()] == ["hurry"]
+    assert [m.content for m in steering.waiting] == ["hurry"]
 
 
 # -- without a model ---------------------------------------------------------------------------------
