@@ -19,14 +19,19 @@ from agent_core.context import JournalEntry, MemoryJournal, RunContext, Steering
 from agent_core.errors import ContextOverflow, ProviderUnavailable
 from agent_core.llm.scripted import call, say
 from agent_core.llm.types import ModelMessage, ModelRequest, ModelResponse, StreamItem, TextChunk, ToolCall
+from agent_core.memory.conversation import Conversation
 from agent_core.memory.summarize import Summarizer
+from agent_core.prompts import load_prompts
 from agent_core.runtime.events import RunEnded
 from agent_core.runtime.loop import AgentLoop
 from agent_core.runtime.state import RunRecord, RunState
+from agent_core.supervisor import Supervisor
 from agent_core.tools.approval import Decision
 from agent_core.tools.base import Effect, Tool
 from agent_core.tools.executor import ToolExecutor
 from agent_core.tools.registry import ToolRegistry
+from agent_core.workers import Worker, build_workers
+from tests.unit.engine.cast import plan
 from tests.unit.engine.running import Bench
 
 LONG = "word " * 100
@@ -228,3 +233,54 @@ async def test_a_run_that_is_interrupted_again_and_again_ends_as_if_it_had_not_b
     assert ended[0].state is RunState.FINISHED, ended[0].error
     assert world.booked.count("a maintenance") <= 1
     assert ended[0].answer in ('{"table":"orders","rows":3}', "3 rows")
+
+
+def divide(world: World, request: ModelRequest) -> ModelResponse:
+    """A plan of three assignments, the last of which needs the first; one worker writes."""
+    first, text = request.messages[0].content, request.messages[-1].content
+    if first.startswith("You divide"):
+        return say(plan(("a1", "reader"), ("a2", "writer"), ("a3", "reader", ["a1"])))
+    if first.startswith("You write the answer"):
+        return say(f"{text.count('<finding')} findings [reader:a1]")
+    if any(m.tool_calls for m in request.messages):
+        return say(f"found for {request.messages[1].content.split()[2]}")
+    return call(("book", {"what": "a maintenance"}) if "writer" in first else ("look", {"table": "orders"}))
+
+
+async def supervise(world: World, turns: int) -> RunRecord | None:
+    registry = world.tools()
+    executor = ToolExecutor(registry, approver=Yes())
+    loop = AgentLoop(provider=world, executor=executor)
+    configured = [
+        Worker(agent=Agent(name="reader", tools=("look",)), description="reads"),
+        Worker(agent=Agent(name="writer", tools=("book",)), description="writes"),
+    ]
+    workers = build_workers(configured, load_prompts(), registry)
+    supervisor = Supervisor(loop=loop, executor=executor, workers=workers, prompts=load_prompts())
+    ctx = replace(RunContext.create("t1", journal=world.journal), run_id="run1")
+    task = asyncio.create_task(supervisor.run(ctx, "why is it slow?", Conversation()))
+    for _ in range(turns + 1):
+        if task.done():
+            break
+        await asyncio.sleep(0)
+    if not task.done():
+        task.cancel()
+    await asyncio.wait({task})
+    assert len(asyncio.all_tasks()) == 1, "no worker goes on"
+    return None if task.cancelled() else task.result().record
+
+
+async def test_a_supervised_run_that_is_interrupted_at_any_await_and_resumed_ends_as_if_it_had_not_been() -> None:
+    whole = await supervise(World(divide), 10_000)
+    assert whole is not None
+    assert whole.state is RunState.FINISHED
+    assert whole.answer == "3 findings [reader:a1]"
+    for turns in range(10_000):
+        world = World(divide)
+        if await supervise(world, turns) is not None:
+            break
+        resumed = await supervise(world, 10_000)
+        assert resumed is not None
+        assert (resumed.state, resumed.answer) == (RunState.FINISHED, whole.answer), (turns, resumed.error)
+        assert world.booked.count("a maintenance") <= 1
+    assert turns > 40
