@@ -98,7 +98,11 @@ class ModelCalls:
             replayed=known is not None,
         )
         try:
-            response = await self._obtain(work, asking, request) if known is None else _repeat(known, ctx)
+            if isinstance(known, ProviderError) or (known and known.attempts):
+                ctx.budget.charge(requests=1, once=f"{ctx.run_id} {asking.key}")
+            if isinstance(known, ProviderError):
+                raise known
+            response = known or await self._obtain(work, asking, request)
         except ProviderError as e:
             if known is None:
                 await ctx.journal.finish(asking.key, StepState.FAILED, _dump_failure(e, asking, ctx))
@@ -106,7 +110,7 @@ class ModelCalls:
             raise
         usage = response.usage or _estimate_usage(request, response, work.conversation)
         cost = self._prices.cost_usd(response.model, usage, provider=response.provider) if response.attempts else 0.0
-        ctx.budget.charge(tokens=usage.total_tokens, cost_usd=cost)
+        ctx.budget.charge(tokens=usage.total_tokens, cost_usd=cost, once=f"{ctx.run_id} {asking.key} answered")
         done = replace(
             step,
             name=response.model,
@@ -127,7 +131,8 @@ class ModelCalls:
         ctx = work.ctx
         response = None if asking.recall is None else await asking.recall(request)
         if response is None:
-            ctx.budget.charge(requests=1)  # before it is sent, so that workers side by side see each other's
+            # before it is sent, so that workers side by side see each other's
+            ctx.budget.charge(requests=1, once=f"{ctx.run_id} {asking.key}")
             response = _receive(await self._request(ctx, request, stream=asking.stream), asking.key, work)
         await ctx.journal.finish(asking.key, StepState.DONE, dump_response(response))
         return response
@@ -207,14 +212,6 @@ def _load_outcome(known: JournalEntry) -> ModelResponse | ProviderError | None:
         return (ContextOverflow if failed["overflow"] else ProviderError)(failed["error"])
     except (ValueError, KeyError, TypeError) as e:
         raise ReplayMismatch(OTHER_RUN) from e
-
-
-def _repeat(outcome: ModelResponse | ProviderError, ctx: RunContext) -> ModelResponse:
-    if isinstance(outcome, ProviderError):
-        ctx.budget.charge(requests=1)
-        raise outcome
-    ctx.budget.charge(requests=min(outcome.attempts, 1))
-    return outcome
 
 
 # -- values ------------------------------------------------------------------------------------------

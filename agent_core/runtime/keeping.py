@@ -20,12 +20,12 @@ CACHE = "cache"
 
 
 async def recall_answer(
-    cache: AnswerCache, executor: ToolExecutor, work: Work, request: ModelRequest
+    cache: AnswerCache, executor: ToolExecutor, work: Work, request: ModelRequest, *, models: str
 ) -> ModelResponse | None:
     """Look for a kept answer to a run's first request; none is looked for without a ``cache_scope``."""
     if not work.ctx.cache_scope or work.steered:
         return None
-    work.question = _question_of(executor, work, request)
+    work.question = _question_of(executor, work, request, models)
     hit = await cache.find(work.question)
     if hit is None:
         return None
@@ -52,13 +52,13 @@ async def keep_answer(cache: AnswerCache, executor: ToolExecutor, work: Work) ->
     await cache.keep(work.question, work.record.answer, ttl_s=min((s for s in lives if s is not None), default=None))
 
 
-def _question_of(executor: ToolExecutor, work: Work, request: ModelRequest) -> CacheQuestion:
+def _question_of(executor: ToolExecutor, work: Work, request: ModelRequest, models: str) -> CacheQuestion:
     from agent_core.llm.cache.policy import CacheQuestion
 
     end = len(request.messages)
     while end and request.messages[end - 1].role == "user":
         end -= 1
-    context = hashlib.sha256(work.agent.name.encode())
+    context = hashlib.sha256(to_json((work.agent.name, models)))
     # who speaks and when is not in it: an answer is shared by all of one scope
     for message in request.messages[:end]:
         context.update(to_json((message.role, message.content, [(c.name, c.arguments) for c in message.tool_calls])))
@@ -66,4 +66,4 @@ def _question_of(executor: ToolExecutor, work: Work, request: ModelRequest) -> C
         context.update(to_json((spec.name, spec.description, spec.parameters, executor.cache_ttl_s(spec.name))))
     context.update(to_json((request.tool_choice, request.temperature, request.max_tokens, request.model)))
     text = "\n".join(m.content for m in request.messages[end:])
-    return CacheQuestion(scope=work.ctx.cache_scope, text=text, context=context.hexdigest())
+    return CacheQuestion(scope=work.ctx.cache_scope, text=text, context=context.hexdigest(), origin=work.ctx.thread_id)

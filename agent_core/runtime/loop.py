@@ -37,7 +37,7 @@ from agent_core.memory.summarize import Summarizer, summary_message
 from agent_core.memory.validity import make_sendable
 from agent_core.runtime.ask import Asking, ModelCalls
 from agent_core.runtime.compact import make_room
-from agent_core.runtime.events import RunEnded, RunStarted, StateChanged, StepFinished
+from agent_core.runtime.events import RunEnded, RunEvent, RunStarted, StateChanged, StepFinished
 from agent_core.runtime.guards import (
     RepetitionGuard,
     check_before_model,
@@ -122,6 +122,8 @@ class AgentLoop:
         Raises:
             asyncio.CancelledError: somebody cancelled the run; the conversation stays sendable.
         """
+        inside = list[RunRecord]()
+        ctx = _listen(ctx, inside)
         asked = [ModelMessage(role="user", content=question)] if isinstance(question, str) else question
         question = [_received(m, ctx) for m in asked]
         record = RunRecord(
@@ -140,6 +142,7 @@ class AgentLoop:
             asked_at=len(conversation),
             memory_tokens=agent.memory_tokens,
             max_tokens=agent.max_tokens,
+            inside=inside,
         )
         ctx.emit(RunStarted(run_id=ctx.run_id, thread_id=ctx.thread_id, agent=agent))
         conversation.extend(question)
@@ -152,6 +155,7 @@ class AgentLoop:
             raise
         finally:
             self._end_early(work, RunError("the run broke off"))
+            work.take_inside()
             work.record = replace(work.record, ended_at=ctx.clock.now())
             ctx.emit(RunEnded(run_id=ctx.run_id, record=work.record))
         return work.record
@@ -268,6 +272,7 @@ class AgentLoop:
         work.record = work.record.add_steps(*steps)
         for step in steps:
             work.ctx.emit(StepFinished(run_id=work.ctx.run_id, step=step))
+        work.take_inside()
         if limit := work.repetition.note(calls, work.results):
             raise limit
         return RunState.THINKING
@@ -302,7 +307,7 @@ class AgentLoop:
         if self._cache is None or work.model_calls > 1 or work.agent.output is not None:
             return None
         cache = self._cache
-        return lambda request: recall_answer(cache, self._executor, work, request)
+        return lambda request: recall_answer(cache, self._executor, work, request, models=self._calls.provider.name)
 
     def _build_request(self, work: Work) -> ModelRequest:
         agent, ctx = work.agent, work.ctx
@@ -351,6 +356,18 @@ class AgentLoop:
             attempts=result.attempts,
             replayed=result.replayed,
         )
+
+
+def _listen(ctx: RunContext, inside: list[RunRecord]) -> RunContext:
+    """Return ``ctx`` with events that also put the record of each run directly inside this one into ``inside``."""
+
+    def emit(event: RunEvent) -> None:
+        part = event.run_id.removeprefix(f"{ctx.run_id}-")
+        if isinstance(event, RunEnded) and part != event.run_id and "-" not in part:
+            inside.append(event.record)
+        ctx.emit(event)
+
+    return replace(ctx, emit=emit)
 
 
 def _received(message: ModelMessage, ctx: RunContext) -> ModelMessage:

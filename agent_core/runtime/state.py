@@ -65,7 +65,8 @@ class Step:
         attempts: how often a tool was run for this step (0: refused), or how many requests a model step took.
         failures: what became of each earlier request of a model step, one line each.
         first_chunk_s: seconds until a streamed answer began; None for everything else.
-        purpose: why a model was asked: ``answer``, ``summary``, or ``cache`` when none was; empty for a tool.
+        purpose: why a model was asked: ``answer``, ``summary``, or ``cache`` when none was; empty for a tool. In a run
+            that began others, the agent whose run the step belongs to.
         replayed: taken from the journal of an earlier process instead of run again.
     """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from agent_core.agent import Agent
@@ -28,6 +28,7 @@ class Work:
         max_tokens: bound of one answer; grows once when an answer was cut off inside a tool call.
         fumbles: answers in a row that could not be used (empty, or not of the wanted form).
         question: what a kept answer is found by; None when none may be used.
+        inside: ended runs that the tools began, whose steps the record does not have yet.
         steered: a message was taken in while the run worked, so its answer belongs to no single question.
     """
 
@@ -45,3 +46,12 @@ class Work:
     fumbles: int = 0
     question: CacheQuestion | None = None
     steered: bool = False
+    inside: list[RunRecord] = field(default_factory=list)
+
+    def take_inside(self) -> None:
+        """Put the steps of the runs inside this one into the record, with their agent as the purpose."""
+        for record in self.inside:
+            n = len(self.record.steps) + 1
+            steps = (replace(s, n=n + i, purpose=record.agent) for i, s in enumerate(record.steps))
+            self.record = self.record.add_steps(*steps)
+        self.inside.clear()

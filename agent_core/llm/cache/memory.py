@@ -32,6 +32,11 @@ class MemoryExact:
         while len(self._entries) > self._limit:
             self._entries.popitem(last=False)
 
+    async def drop(self, origin: str) -> None:
+        """Drop every entry with this origin."""
+        for key in [key for key, entry in self._entries.items() if entry.origin == origin]:
+            del self._entries[key]
+
     async def aclose(self) -> None:
         """Forget everything."""
         self._entries.clear()
@@ -62,6 +67,10 @@ class MemorySemantic:
         self._rows[key] = (partition, self._unit(vector), entry)
         while len(self._rows) > self._limit:
             del self._rows[next(iter(self._rows))]
+
+    async def drop(self, origin: str) -> None:
+        """Drop every entry with this origin."""
+        self._rows = {key: row for key, row in self._rows.items() if row[2].origin != origin}
 
     async def aclose(self) -> None:
         """Forget everything."""

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from agent_core.llm.cache.policy import Entry, Scored
 
+PREFIX = "hermod_answers_"
 T = TypeVar("T")
 
 
@@ -46,12 +47,24 @@ class MilvusSemantic:
     async def put(self, key: str, partition: str, vector: Sequence[float], entry: Entry) -> None:
         """Keep the entry, and delete what had expired when it was made."""
         row = {"key": key, "partition": partition, "vector": list(vector), "expires_at": entry.expires_at}
+        row["origin"] = entry.origin
 
         def work(client: Any, name: str) -> None:
             client.upsert(name, [{**row, "entry": asdict(entry)}], timeout=self._timeout_s)
             client.delete(name, filter=f"expires_at <= {entry.kept_at!r}", timeout=self._timeout_s)
 
         await asyncio.to_thread(self._run, len(vector), work)
+
+    async def drop(self, origin: str) -> None:
+        """Drop every entry with this origin, in every collection of ours."""
+
+        def work(client: Any, _: str) -> None:
+            for name in client.list_collections(timeout=self._timeout_s):
+                if name.startswith(PREFIX):
+                    client.load_collection(name, timeout=self._timeout_s)
+                    client.delete(name, filter=f'origin == "{origin}"', timeout=self._timeout_s)
+
+        await asyncio.to_thread(self._run, 0, work)
 
     async def aclose(self) -> None:
         """Close the connection."""
@@ -70,13 +83,16 @@ class MilvusSemantic:
     def _open(self, dimension: int) -> tuple[Any, str]:
         from pymilvus import MilvusClient
 
-        name = f"hermod_answers_{dimension}"
+        name = f"{PREFIX}{dimension}"
         with self._lock:
             if self._client is None:
                 self._client = MilvusClient(uri=self._uri, token=self._token, timeout=self._timeout_s)
-            if name not in self._collections and not self._client.has_collection(name, timeout=self._timeout_s):
-                self._client.create_collection(
-                    name, dimension, "key", "string", "vector", "COSINE", max_length=64, timeout=30
-                )
-            self._collections.add(name)
+            if dimension and name not in self._collections:
+                if self._client.has_collection(name, timeout=self._timeout_s):
+                    self._client.load_collection(name, timeout=self._timeout_s)  # another process made it
+                else:
+                    self._client.create_collection(
+                        name, dimension, "key", "string", "vector", "COSINE", max_length=64, timeout=30
+                    )
+                self._collections.add(name)
         return self._client, name

@@ -25,26 +25,24 @@ class CacheQuestion:
     """The newest question's ``text`` (redacted) and all that shapes its answer.
 
     ``scope`` says who may share answers (channel and roles); empty: nobody, nothing is kept. ``context`` is a digest of
-    the rest: models, parameters, instructions, earlier history, tools and their times to live.
+    the rest: models, parameters, instructions, earlier history, tools and their times to live. ``origin`` names the
+    thread, for ``forget``; it is no part of the key.
     """
 
     scope: str
     text: str
     context: str
+    origin: str = ""
 
     @property
     def key(self) -> str:
         """Name of its entry: equal in every process, and nothing can be read from it."""
-        return self._digest(self.scope, self.context, normalise(self.text))
+        return _digest(self.scope, self.context, normalise(self.text))
 
     @property
     def partition(self) -> str:
         """Name of the questions that it may be compared with."""
-        return self._digest(self.scope, self.context)
-
-    @staticmethod
-    def _digest(*parts: str) -> str:
-        return hashlib.sha256(json.dumps(["hermod-cache-1", *parts]).encode()).hexdigest()
+        return _digest(self.scope, self.context)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +57,13 @@ class CacheHit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What a tier keeps; instants in seconds since 1970, so that processes agree on them."""
+    """What a tier keeps; instants in seconds since 1970, so that processes agree on them. ``origin`` is a digest."""
 
     question: str
     answer: str
     kept_at: float
     expires_at: float
+    origin: str = ""
 
 
 Scored = Sequence[tuple[float, Entry]]
@@ -78,6 +77,9 @@ class ExactTier(Protocol):
 
     async def put(self, key: str, entry: Entry, ttl_s: float) -> None:
         """Keep the entry for ``ttl_s`` seconds, in place of one of the same key."""
+
+    async def drop(self, origin: str) -> None:
+        """Drop every entry with this origin."""
 
     async def aclose(self) -> None:
         """Release what is held."""
@@ -94,6 +96,9 @@ class SemanticTier(Protocol):
 
     async def put(self, key: str, partition: str, vector: Sequence[float], entry: Entry) -> None:
         """Keep the entry, in place of one of the same key."""
+
+    async def drop(self, origin: str) -> None:
+        """Drop every entry with this origin."""
 
     async def aclose(self) -> None:
         """Release what is held."""
@@ -152,11 +157,18 @@ class AnswerCache:
         if not (lives_s > 0 and answer.strip() and _may_share(question)):
             return
         now = self.clock.now().timestamp()
-        entry = Entry(question=question.text, answer=answer, kept_at=now, expires_at=now + lives_s)
+        origin = _digest(question.origin) if question.origin else ""
+        entry = Entry(question=question.text, answer=answer, kept_at=now, expires_at=now + lives_s, origin=origin)
         await self._put_exact(question.key, entry, lives_s)
         if self.semantic is not None and (vector := await self._vector(question.text, self.wait_s)) is not None:
             place = (question.key, question.partition, vector, entry)
             await self._try("semantic tier", self.wait_s, self.semantic.put, *place)
+
+    async def forget(self, origin: str, *, wait_s: float = 5.0) -> None:
+        """Drop what was kept from one thread; a backend that fails keeps it until it expires."""
+        for part, tier in (("exact tier", self.exact), ("semantic tier", self.semantic)):
+            if tier is not None:
+                await self._try(part, wait_s, tier.drop, _digest(origin))
 
     async def aclose(self) -> None:
         """Close both tiers."""
@@ -195,3 +207,7 @@ class AnswerCache:
 
 def _may_share(question: CacheQuestion) -> bool:
     return bool(question.scope) and len(question.text) <= MAX_QUESTION_CHARS and not is_momentary(question.text)
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256(json.dumps(["hermod-cache-1", *parts]).encode()).hexdigest()

@@ -32,8 +32,23 @@ class RedisExact:
 
     async def put(self, key: str, entry: Entry, ttl_s: float) -> None:
         """Keep the entry for ``ttl_s`` seconds of the server's clock."""
+        name, origin, lives_ms = f"hermod:answer:{key}", f"hermod:origin:{entry.origin}", math.ceil(ttl_s * 1000)
         try:
-            await self._client.set(f"hermod:answer:{key}", json.dumps(asdict(entry)), px=math.ceil(ttl_s * 1000))
+            async with self._client.pipeline() as pipe:
+                pipe.set(name, json.dumps(asdict(entry)), px=lives_ms)
+                if entry.origin:
+                    pipe.sadd(origin, name)
+                    pipe.pexpire(origin, lives_ms, nx=True)
+                    pipe.pexpire(origin, lives_ms, gt=True)
+                await pipe.execute()
+        except self._error as e:
+            raise ConnectionError(f"Redis: {type(e).__name__}") from e
+
+    async def drop(self, origin: str) -> None:
+        """Drop every entry with this origin."""
+        try:
+            names = await self._client.smembers(f"hermod:origin:{origin}")
+            await self._client.delete(f"hermod:origin:{origin}", *names)
         except self._error as e:
             raise ConnectionError(f"Redis: {type(e).__name__}") from e
 

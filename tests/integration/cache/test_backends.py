@@ -7,6 +7,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -273,3 +274,27 @@ async def test_a_milvus_that_goes_away_is_a_miss(milvus_uri: str, clock: HandClo
     assert await cache.find(POLITE) is None
     await cache.keep(WHY, "no index")
     await cache.aclose()
+
+
+@pytest.mark.parametrize("cache", BACKENDS, indirect=True)
+async def test_what_a_thread_left_can_be_forgotten_and_nothing_else(cache: AnswerCache) -> None:
+    other = asked("Why is the users table slow?")
+    await cache.keep(replace(WHY, origin="slack:T1/C1/1.1"), "no index")
+    await cache.keep(replace(other, origin="slack:T1/C1/2.2"), "no memory")
+    await cache.forget("slack:T1/C1/1.1")
+    assert await cache.find(WHY) is None
+    hit = await cache.find(other)
+    assert hit is not None
+    assert hit.answer == "no memory"
+
+
+@pytest.mark.service("milvus")
+async def test_a_later_process_finds_what_an_earlier_one_kept_in_milvus(milvus_uri: str, clock: HandClock) -> None:
+    first = build(MilvusSemantic(milvus_uri, timeout_s=10.0), clock)
+    await first.keep(WHY, "no index")
+    await first.aclose()
+    second = build(MilvusSemantic(milvus_uri, timeout_s=10.0), clock)
+    hit = await second.find(WHY)
+    await second.aclose()
+    assert hit is not None
+    assert hit.answer == "no index"
