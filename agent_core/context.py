@@ -154,16 +154,29 @@ class Budget:
     Not thread-safe; charged on the event loop only. ``cost_usd`` is None as soon as one price is unknown.
     """
 
-    __slots__ = ("cost_usd", "requests", "tokens", "tool_calls")
+    __slots__ = ("_charged", "cost_usd", "requests", "tokens", "tool_calls")
 
     def __init__(self) -> None:
         self.requests = 0
         self.tool_calls = 0
         self.tokens = 0
         self.cost_usd: float | None = 0.0
+        self._charged = set[str]()
 
-    def charge(self, *, requests: int = 0, tool_calls: int = 0, tokens: int = 0, cost_usd: float | None = 0.0) -> None:
-        """Add to what was used."""
+    def charge(
+        self,
+        *,
+        requests: int = 0,
+        tool_calls: int = 0,
+        tokens: int = 0,
+        cost_usd: float | None = 0.0,
+        name: str = "",
+        repeated: bool = False,
+    ) -> None:
+        """Add to what was used; what is ``repeated`` from a journal is left out if its ``name`` was charged before."""
+        if repeated and name in self._charged:
+            return
+        self._charged.add(name)
         self.requests += requests
         self.tool_calls += tool_calls
         self.tokens += tokens

@@ -130,6 +130,9 @@ class _Work:
         self.ctx.emit(StateChanged(run_id=self.ctx.run_id, state=state))
 
     def end(self, answer: str, error: RunError | None) -> None:
+        """End the run, if it has not ended yet."""
+        if self.record.state.final:
+            return
         self.record = replace(self.record, answer=answer, error=error)
         self.move(RunState.FINISHED if error is None else RunState.ERROR)
 
@@ -193,6 +196,7 @@ class Supervisor:
             work.end("", RunCancelled("the run was stopped"))
             raise
         finally:
+            work.end("", RunError("the run broke off"))
             work.record = replace(work.record, ended_at=ctx.clock.now())
             ctx.emit(RunEnded(run_id=ctx.run_id, record=work.record))
         conversation.append(ModelMessage(role="assistant", content=work.record.answer))

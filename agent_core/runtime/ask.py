@@ -98,9 +98,8 @@ class ModelCalls:
             replayed=known is not None,
         )
         try:
-            if isinstance(known, ProviderError) or (known and known.attempts):
-                ctx.budget.charge(requests=1, once=f"{ctx.run_id} {asking.key}")
             if isinstance(known, ProviderError):
+                ctx.budget.charge(requests=1, name=f"{ctx.run_id} {asking.key}", repeated=True)
                 raise known
             response = known or await self._obtain(work, asking, request)
         except ProviderError as e:
@@ -110,7 +109,13 @@ class ModelCalls:
             raise
         usage = response.usage or _estimate_usage(request, response, work.conversation)
         cost = self._prices.cost_usd(response.model, usage, provider=response.provider) if response.attempts else 0.0
-        ctx.budget.charge(tokens=usage.total_tokens, cost_usd=cost, once=f"{ctx.run_id} {asking.key} answered")
+        ctx.budget.charge(
+            requests=min(response.attempts, 1) if known else 0,
+            tokens=usage.total_tokens,
+            cost_usd=cost,
+            name=f"{ctx.run_id} {asking.key}",
+            repeated=known is not None,
+        )
         done = replace(
             step,
             name=response.model,
@@ -132,7 +137,7 @@ class ModelCalls:
         response = None if asking.recall is None else await asking.recall(request)
         if response is None:
             # before it is sent, so that workers side by side see each other's
-            ctx.budget.charge(requests=1, once=f"{ctx.run_id} {asking.key}")
+            ctx.budget.charge(requests=1, name=f"{ctx.run_id} {asking.key}")
             response = _receive(await self._request(ctx, request, stream=asking.stream), asking.key, work)
         await ctx.journal.finish(asking.key, StepState.DONE, dump_response(response))
         return response

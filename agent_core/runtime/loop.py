@@ -257,7 +257,9 @@ class AgentLoop:
             return RunState.OBSERVING
         if limit := work.repetition.check(calls) or check_before_tools(calls, work.ctx):
             raise limit
-        work.ctx.budget.charge(tool_calls=len(calls))
+        again = work.record.steps[-1].replayed
+        name = f"{work.ctx.run_id} tools:{work.model_calls}"
+        work.ctx.budget.charge(tool_calls=len(calls), name=name, repeated=again)
         work.results = await self._executor.run(work.ctx, calls, names=work.agent.tools)
         return RunState.OBSERVING
 
@@ -360,10 +362,12 @@ class AgentLoop:
 
 def _listen(ctx: RunContext, inside: list[RunRecord]) -> RunContext:
     """Return ``ctx`` with events that also put the record of each run directly inside this one into ``inside``."""
+    known = set[str]()
 
     def emit(event: RunEvent) -> None:
         part = event.run_id.removeprefix(f"{ctx.run_id}-")
-        if isinstance(event, RunEnded) and part != event.run_id and "-" not in part:
+        if isinstance(event, RunEnded) and part != event.run_id and "-" not in part and part not in known:
+            known.add(part)  # a run inside that is repeated from the journal has the same steps again
             inside.append(event.record)
         ctx.emit(event)
 
