@@ -9,17 +9,18 @@ import json
 import secrets
 import time
 import urllib.parse
+from typing import Any
 
-from aiohttp import ClientError, ClientTimeout, WSMsgType, web
+from aiohttp import ClientError, ClientTimeout
 
-from tests.servers.slack.model import Copies, Delivery, Json, Outcome, SlackError
-from tests.servers.slack.world import World
+from tests.servers.slack.model import Copies, Delivery, Json, Workspace
+from tests.servers.slack.rules import Rules
 
 
-class Deliveries(World):
+class Deliveries(Rules):
     """The half of Slack that calls the app."""
 
-    # ------------------------------------------------------------------ delivery to the app
+    # ------------------------------------------------------------------ events
     def _emit_message(self, channel: str, msg: Json, extra: Json | None = None, copies: Copies | None = None) -> None:
         kind = self.channels[channel].kind
         subscription = {"channel": "message.channels", "group": "message.groups"}.get(kind, f"message.{kind}")
@@ -33,11 +34,20 @@ class Deliveries(World):
             )
 
     def _emit(self, event: Json, channel: str, times: int = 1, *, same_envelope: bool = False) -> None:
-        if self.bot_user not in self.channels[channel].members or times < 1:
-            return
-        body = {
+        """Send an event about a channel that the bot is in."""
+        space = self._space(channel)
+        if space.installed and space.bot_user in self.channels[channel].members and times > 0:
+            body = self._event_body(event, space, shared_with=self.channels[channel].shared_with)
+            self._spawn(self._deliver_copies(body, times, same_envelope=same_envelope))
+
+    def _event_body(self, event: Json, space: Workspace, *, shared_with: str = "") -> Json:
+        """docs.slack.dev/apis/events-api: in a shared channel the outer team may be the other side's."""
+        org = bool(space.enterprise_id)
+        return {
             "token": "fake-verification",
-            "team_id": self.team_id,
+            "team_id": shared_with or space.id,
+            **({"enterprise_id": space.enterprise_id} if org else {}),
+            "context_team_id": space.id,
             "api_app_id": self.app_id,
             "event": event,
             "type": "event_callback",
@@ -45,21 +55,26 @@ class Deliveries(World):
             "event_time": int(time.time()),
             "authorizations": [
                 {
-                    "enterprise_id": None,
-                    "team_id": self.team_id,
-                    "user_id": self.bot_user,
+                    "enterprise_id": space.enterprise_id or None,
+                    "team_id": space.id,
+                    "user_id": space.bot_user,
                     "is_bot": True,
                     "is_enterprise_install": False,
                 }
             ],
-            "is_ext_shared_channel": False,
+            "is_ext_shared_channel": bool(shared_with),
             "event_context": secrets.token_hex(8),
         }
-        self._spawn(self._deliver_copies(body, times, same_envelope=same_envelope))
 
-    async def emit(self, event: Json, *, channel: str = "C1OPS", times: int = 1) -> None:
-        """Send an event exactly as given, subscribed or not (shapes that no verb here makes)."""
-        self._emit(event, channel, times)
+    async def emit(self, event: Json, *, channel: str = "C1OPS", times: int = 1, body: Json | None = None) -> str:
+        """Send an event exactly as given, subscribed or not (shapes that no verb makes); ``body`` changes the outside.
+
+        Returns its ``event_id``.
+        """
+        whole = self._event_body(event, self._space(channel), shared_with=self.channels[channel].shared_with)
+        whole |= body or {}
+        self._spawn(self._deliver_copies(whole, times, same_envelope=False))
+        return str(whole["event_id"])
 
     async def redeliver(self, event_id: str, *, same_envelope: bool = False) -> Delivery:
         """Deliver an earlier event once more, as Slack does after a lost acknowledgement."""
@@ -80,11 +95,14 @@ class Deliveries(World):
         await self._deliver_with_retries(body)
 
     async def _deliver_with_retries(self, body: Json) -> None:
-        """First attempt plus retries at once, after 1 min and after 5 min (``retry_delays``)."""
+        """First attempt plus retries at once, after 1 min and after 5 min (``retry_delays``, ``fast_forward``).
+
+        docs.slack.dev/apis/events-api#retries
+        """
         reason = ""
         for attempt in range(len(self.retry_delays) + 1):
             if attempt:
-                await asyncio.sleep(self.retry_delays[attempt - 1])
+                await self.clock.sleep(self.retry_delays[attempt - 1])
             done = await self._deliver("events_api", body, attempt, reason)
             if done.acked or done.error == "no_retry":
                 return
@@ -99,8 +117,7 @@ class Deliveries(World):
         try:
             d.ack = await (self._deliver_http(d) if self.request_url else self._deliver_socket(d))
             d.acked, d.acked_at = not d.error, time.monotonic()
-            if d.acked and self.lose_acks.get(event_type := str(body.get("event", {}).get("type")), 0) > 0:
-                self.lose_acks[event_type] -= 1
+            if d.acked and self._loses_ack(str(body.get("event", {}).get("type"))):
                 d.acked = False
                 raise TimeoutError
         except TimeoutError:
@@ -110,10 +127,17 @@ class Deliveries(World):
         await self._notify()
         return d
 
+    def _loses_ack(self, event_type: str) -> bool:
+        for name in (event_type, "*"):
+            if self.lose_acks.get(name, 0) > 0:
+                self.lose_acks[name] -= 1
+                return True
+        return False
+
     async def _deliver_socket(self, d: Delivery) -> Json | None:
-        open_sockets = [ws for ws in self._sockets if not ws.closed]
-        if not open_sockets:
+        if not self.open_sockets:
             raise ConnectionError("no socket")
+        d.socket = self.open_sockets[next(self._rr) % len(self.open_sockets)]
         envelope: Json = {
             "envelope_id": d.envelope_id,
             "type": d.kind,
@@ -123,35 +147,26 @@ class Deliveries(World):
         if d.kind == "events_api":
             envelope |= {"retry_attempt": d.attempt, "retry_reason": d.reason}
         future = self._acks[envelope["envelope_id"]] = asyncio.get_running_loop().create_future()
-        await open_sockets[next(self._rr) % len(open_sockets)].send_json(envelope)
+        if d.socket not in self._silent:
+            await self._sockets[d.socket].send_json(envelope)
         ack: Json | None = await asyncio.wait_for(future, self.ack_timeout)
         if ack and d.kind == "events_api":
             self.violations.append("acknowledged an event with a payload, which events do not accept")
         return ack
 
+    # ------------------------------------------------------------------ HTTP
     async def _deliver_http(self, d: Delivery) -> Json | None:
-        assert self._http
-        assert self.request_url
         if d.kind == "events_api":
             raw, ctype = json.dumps(d.body), "application/json"
         else:
             form = d.body if d.kind == "slash_commands" else {"payload": json.dumps(d.body)}
             raw, ctype = urllib.parse.urlencode(form), "application/x-www-form-urlencoded"
-        stamp = str(int(time.time()))
-        digest = hmac.new(self.signing_secret.encode(), f"v0:{stamp}:{raw}".encode(), hashlib.sha256).hexdigest()
-        headers = {"Content-Type": ctype, "X-Slack-Request-Timestamp": stamp, "X-Slack-Signature": f"v0={digest}"}
+        headers = {"Content-Type": ctype, **self.sign(raw)}
         if d.attempt:
             headers |= {"X-Slack-Retry-Num": str(d.attempt), "X-Slack-Retry-Reason": d.reason}
-        async with self._http.post(
-            self.request_url, data=raw.encode(), headers=headers, timeout=ClientTimeout(self.ack_timeout)
-        ) as resp:
-            text = await resp.text()
-            if not 200 <= resp.status < 300:
-                d.error = (
-                    "no_retry"
-                    if resp.headers.get("X-Slack-No-Retry") == "1"
-                    else ("http_error" if d.kind == "events_api" else f"http_{resp.status}")
-                )
+        d.status, text, no_retry = await self._send_http(raw, headers)
+        if not 200 <= d.status < 300:
+            d.error = "no_retry" if no_retry else "http_error" if d.kind == "events_api" else f"http_{d.status}"
         if not text.strip():
             return None
         try:
@@ -160,125 +175,54 @@ class Deliveries(World):
             return {"text": text}
         return parsed if isinstance(parsed, dict) else {"text": text}
 
+    async def _send_http(self, raw: str | bytes, headers: dict[str, str]) -> tuple[int, str, bool]:
+        assert self._http
+        assert self.request_url
+        data = raw.encode() if isinstance(raw, str) else raw
+        timeout = ClientTimeout(self.ack_timeout)
+        async with self._http.post(self.request_url, data=data, headers=headers, timeout=timeout) as resp:
+            return resp.status, await resp.text(), resp.headers.get("X-Slack-No-Retry") == "1"
+
+    def sign(self, raw: str | bytes, *, age_s: float = 0.0, secret: str | None = None) -> dict[str, str]:
+        """The headers of a signed request: docs.slack.dev/authentication/verifying-requests-from-slack.
+
+        ``age_s`` dates it back (Slack says to refuse more than five minutes), ``secret`` signs with another key.
+        """
+        stamp = str(int(time.time() - age_s))
+        data = raw.encode() if isinstance(raw, str) else raw
+        signed = b":".join((b"v0", stamp.encode(), data))
+        digest = hmac.new((secret or self.signing_secret).encode(), signed, hashlib.sha256).hexdigest()
+        return {"X-Slack-Request-Timestamp": stamp, "X-Slack-Signature": f"v0={digest}"}
+
+    async def forge(
+        self,
+        event: Json,
+        *,
+        age_s: float = 0.0,
+        secret: str | None = None,
+        tamper: bool = False,
+        without: tuple[str, ...] = (),
+        **headers: str,
+    ) -> int:
+        """Send an event request that is not as Slack makes it; returns the status of the answer.
+
+        ``tamper`` changes a byte after signing, ``without`` leaves headers out, ``headers`` (with underscores)
+        replaces some.
+        """
+        raw = json.dumps(self._event_body(event, self.home))
+        sent: dict[str, Any] = {"Content-Type": "application/json", **self.sign(raw, age_s=age_s, secret=secret)}
+        sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+        sent = {name: value for name, value in sent.items() if name not in without}
+        status, _, _ = await self._send_http(raw.replace("event_callback", "event_callbacK") if tamper else raw, sent)
+        return status
+
     async def verify_url(self) -> bool:
-        """The ``url_verification`` handshake Slack makes when a request URL is saved."""
+        """The ``url_verification`` handshake Slack makes when a request URL is saved.
+
+        docs.slack.dev/reference/events/url_verification
+        """
         challenge = secrets.token_hex(12)
         d = await self._deliver(
             "events_api", {"token": "fake-verification", "type": "url_verification", "challenge": challenge}
         )
         return bool(d.ack) and challenge in json.dumps(d.ack)
-
-    async def _interact(self, kind: str, body: Json, out: Outcome, channel: str, thread: str | None) -> Outcome:
-        d = await self._deliver(kind, body)
-        out.ack = d.ack
-        if d.error:
-            out.error = {
-                "timeout": "operation_timeout",
-                "http_timeout": "operation_timeout",
-                "connection_failed": "dispatch_failed",
-            }.get(d.error, d.error)
-        elif kind == "slash_commands" and d.ack:
-            self._show(d.ack, channel, thread)
-        return out
-
-    def _interaction(self, kind: str, user: str, out: Outcome) -> Json:
-        return {
-            "type": kind,
-            "token": "fake-verification",
-            "team": {"id": self.team_id, "domain": "fake"},
-            "user": {
-                "id": user,
-                "username": self.users[user]["name"],
-                "name": self.users[user]["name"],
-                "team_id": self.team_id,
-            },
-            "api_app_id": self.app_id,
-            "trigger_id": out.trigger_id,
-            "enterprise": None,
-            "is_enterprise_install": False,
-        }
-
-    def _outcome(self, channel: str, ts: str | None) -> Outcome:
-        trigger = f"{next(self._seq)}.{next(self._seq)}.{secrets.token_hex(8)}"
-        self._triggers[trigger] = time.monotonic()
-        key = secrets.token_hex(12)
-        out = self._outcomes[trigger] = Outcome(trigger, f"{self.origin}/respond/{key}")
-        self._response_urls[key] = (out, time.monotonic(), channel, ts)
-        return out
-
-    def _show(self, body: Json, channel: str, thread: str | None) -> None:
-        """Render an ack payload or response_url post; ephemeral unless in_channel."""
-        if body.get("response_type") == "in_channel":
-            self._post(
-                channel,
-                {k: body[k] for k in ("text", "blocks", "attachments") if k in body},
-                body.get("thread_ts") or thread,
-            )
-        else:
-            self.ephemerals.append({"channel": channel, "ts": self._ts(), **body})
-
-    async def _respond(self, request: web.Request) -> web.Response:
-        entry = self._response_urls.get(request.match_info["key"])
-        if entry is None:
-            return web.json_response({"ok": False, "error": "invalid_url"}, status=404)
-        out, born, channel, ts = entry
-        if time.monotonic() - born > 1800:
-            return web.json_response({"ok": False, "error": "expired_url"}, status=404)
-        if len(out.responses) >= 5:
-            return web.json_response({"ok": False, "error": "used_url"}, status=404)
-        body = await request.json()
-        out.responses.append(body)
-        try:
-            if ts and body.get("delete_original"):
-                self._delete(channel, self._find(channel, ts))
-            elif ts and body.get("replace_original"):
-                self._edit(channel, self._find(channel, ts), {k: body[k] for k in ("text", "blocks") if k in body})
-            else:
-                self._show(body, channel, None)
-        except SlackError as e:
-            return web.json_response({"ok": False, "error": e.code}, status=404)
-        await self._notify()
-        return web.Response(text="ok")
-
-    # ------------------------------------------------------------------ Socket Mode server
-    async def _socket_mode(self, request: web.Request) -> web.StreamResponse:
-        ticket = request.query.get("ticket", "")
-        if ticket not in self._tickets:
-            return web.Response(status=401, text="ticket unknown or already used")
-        self._tickets.discard(ticket)
-        ws = web.WebSocketResponse(autoping=True)
-        await ws.prepare(request)
-        if len(self._sockets) >= self.max_sockets:
-            await ws.send_json(
-                {"type": "disconnect", "reason": "too_many_websockets", "debug_info": {"host": "fake-applink"}}
-            )
-            await ws.close()
-            return ws
-        self._sockets.append(ws)
-        await ws.send_json(
-            {
-                "type": "hello",
-                "num_connections": len(self._sockets),
-                "connection_info": {"app_id": self.app_id},
-                "debug_info": {"host": "fake-applink", "build_number": 1, "approximate_connection_time": 18060},
-            }
-        )
-        await self._notify()
-        try:
-            async for msg in ws:
-                if msg.type is not WSMsgType.TEXT:
-                    continue
-                try:
-                    frame = json.loads(msg.data)
-                    future = self._acks.pop(frame["envelope_id"])
-                except (ValueError, KeyError, TypeError):
-                    self.violations.append(f"unexpected or repeated socket frame: {msg.data[:200]}")
-                    continue
-                if future.done():
-                    self.violations.append("acknowledged after the time allowed")
-                else:
-                    future.set_result(frame.get("payload"))
-        finally:
-            self._sockets.remove(ws)
-            await self._notify()
-        return ws

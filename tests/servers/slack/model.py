@@ -1,4 +1,4 @@
-"""What the Slack server is made of: channels, calls, faults, deliveries, and what people saw."""
+"""What the Slack server is made of: workspaces, channels, calls, faults, deliveries, and what people saw."""
 
 from __future__ import annotations
 
@@ -6,32 +6,30 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.servers.slack.rates import METHOD_TIER, TIERS
+
+__all__ = [
+    "KIND_SCOPE",
+    "METHOD_SCOPE",
+    "METHOD_TIER",
+    "METHOD_WORDS",
+    "TIERS",
+    "ApiCall",
+    "Channel",
+    "Copies",
+    "Delivery",
+    "Fault",
+    "Json",
+    "Outcome",
+    "SlackError",
+    "Workspace",
+]
+
 Json = dict[str, Any]  # wire data
 
 
-#: requests per minute of each documented tier, and the tier of the methods served here
-TIERS = {1: 1, 2: 20, 3: 50, 4: 100}
-METHOD_TIER = {
-    "apps.connections.open": 1,
-    "conversations.list": 2,
-    "users.list": 2,
-    "chat.startStream": 2,
-    "chat.stopStream": 2,
-    "conversations.history": 3,
-    "conversations.replies": 3,
-    "chat.update": 3,
-    "chat.delete": 3,
-    "reactions.add": 3,
-    "conversations.info": 3,
-    "chat.appendStream": 4,
-    "users.info": 4,
-    "views.open": 4,
-    "files.getUploadURLExternal": 4,
-}
-
-
 #: where the words of a method name meet: chat.postMessage -> api_chat_post_message
-METHOD_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|\.")
+METHOD_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|\.")
 
 
 #: the bot scope that a method needs; conversations.replies and .history depend on the channel's kind
@@ -44,6 +42,10 @@ METHOD_SCOPE = {
     "chat.appendStream": "chat:write",
     "chat.stopStream": "chat:write",
     "assistant.threads.setStatus": "chat:write",
+    "assistant.threads.setTitle": "assistant:write",
+    "assistant.threads.setSuggestedPrompts": "assistant:write",
+    "agents.sessions.setStatus": "chat:write",
+    "agents.sessions.rename": "chat:write",
     "users.info": "users:read",
     "users.list": "users:read",
     "reactions.add": "reactions:write",
@@ -52,6 +54,7 @@ METHOD_SCOPE = {
     "files.completeUploadExternal": "files:write",
     "files.info": "files:read",
     "conversations.join": "channels:join",
+    "conversations.open": "im:write",
 }
 KIND_SCOPE = {"channel": "channels", "group": "groups", "im": "im", "mpim": "mpim"}
 
@@ -65,26 +68,61 @@ class SlackError(Exception):
 
 
 @dataclass
+class Workspace:
+    """A team in which the app is, or may be, installed. ``scopes`` None: everything is granted."""
+
+    id: str
+    name: str
+    bot_user: str
+    bot_id: str
+    bot_token: str
+    scopes: tuple[str, ...] | None = None
+    enterprise_id: str = ""
+    installed: bool = True
+
+
+@dataclass
 class ApiCall:
     method: str
     args: Json
     token: str
     at: float
     response: Json = field(default_factory=dict)
+    status: int = 200
 
 
 @dataclass
 class Fault:
-    """One injected fault: applied to the next ``times`` calls of ``method`` ('*' = any)."""
+    """One injected fault: applied to the next ``times`` calls of ``method`` ('*' = any) that match.
+
+    ``channel`` and ``args`` narrow it down; ``every`` takes only each so-manieth of the matching calls.
+    """
 
     method: str
     times: int = 1
-    error: str | None = None  # answer ok:false with this code
+    error: str | None = None  # answer ok:false with this code, HTTP 200
     http: int | None = None  # answer this status (429 adds Retry-After)
     retry_after: int = 1
     delay: float = 0.0  # sleep before handling
     drop: bool = False  # cut the connection without answering
     after: bool = False  # do the work, then fail: the "did it happen?" ambiguity
+    channel: str | None = None
+    args: Json = field(default_factory=dict)
+    every: int = 1
+    seen: int = 0
+
+    def strikes(self, method: str, args: Json) -> bool:
+        """Whether this call meets the fault; counts it."""
+        place = args.get("channel") or args.get("channel_id")
+        if self.times <= 0 or self.method not in ("*", method) or self.channel not in (None, place):
+            return False
+        if any(args.get(name) != value for name, value in self.args.items()):
+            return False
+        self.seen += 1
+        if self.seen % self.every:
+            return False
+        self.times -= 1
+        return True
 
 
 @dataclass
@@ -102,6 +140,8 @@ class Delivery:
     acked: bool = False
     ack: Json | None = None
     error: str = ""
+    status: int = 0  # of the HTTP answer
+    socket: int = 0  # number of the connection that got it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,9 +172,13 @@ class Outcome:
 
 @dataclass
 class Channel:
+    """A conversation. ``shared_with`` names the other organisation's team of a Slack Connect channel."""
+
     id: str
     name: str
-    kind: str = "channel"  # channel | group | im
+    kind: str = "channel"  # channel | group | im | mpim
     members: set[str] = field(default_factory=set)
     archived: bool = False
     messages: dict[str, Json] = field(default_factory=dict)
+    team: str = ""
+    shared_with: str = ""

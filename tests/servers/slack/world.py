@@ -1,23 +1,36 @@
-"""The workspace's state and the rules that every part of the server shares."""
+"""The workspace's state, and what a test sees and sets up."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import json
-import secrets
-import time
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import ClientSession, web
 
-from tests.servers.slack.model import ApiCall, Channel, Copies, Delivery, Fault, Json, Outcome, SlackError
+from tests.servers.slack.clock import Clock
+from tests.servers.slack.model import ApiCall, Channel, Copies, Delivery, Fault, Json, Outcome, SlackError, Workspace
+from tests.servers.slack.pings import find_pings
+from tests.servers.slack.rates import Ledger
+
+EVENTS = (
+    "app_mention",
+    "message.channels",
+    "message.groups",
+    "message.im",
+    "message.mpim",
+    "reaction_added",
+    "app_home_opened",
+    "agent_session_stopped",
+    "app_uninstalled",
+    "tokens_revoked",
+)
 
 
 class World:
-    """An in-memory workspace with one installed app."""
+    """An in-memory workspace with one installed app; ``add_workspace`` makes further ones."""
 
     def __init__(
         self,
@@ -27,35 +40,44 @@ class World:
         bot_token: str = "xoxb-fake-bot",
         app_token: str = "xapp-1-fake-app",
         signing_secret: str = "fake-signing-secret",
+        client_id: str = "111.222",
+        client_secret: str = "fake-client-secret",
         request_url: str | None = None,
-        subscriptions: tuple[str, ...] = (
-            "app_mention",
-            "message.channels",
-            "message.groups",
-            "message.im",
-            "message.mpim",
-            "reaction_added",
-        ),
+        subscriptions: tuple[str, ...] = EVENTS,
         ack_timeout: float = 3.0,
         retry_delays: tuple[float, ...] = (0.0, 60.0, 300.0),
         trigger_ttl: float = 3.0,
         stream_ttl: float = 300.0,
+        status_ttl: float = 120.0,
         strict_rate_limits: bool = False,
         max_sockets: int = 10,
         echo_bot_messages: bool = True,
         scopes: tuple[str, ...] | None = None,
+        agent: bool = True,
+        enterprise_id: str = "",
+        max_page: int = 999,
+        skew_s: float = 0.0,
     ) -> None:
         self.host, self.port = host, port
-        self.bot_token, self.app_token, self.signing_secret = bot_token, app_token, signing_secret
+        self.app_token, self.signing_secret = app_token, signing_secret
+        self.client_id, self.client_secret = client_id, client_secret
         self.request_url = request_url  # HTTP mode when set; Socket Mode otherwise
         self.subscriptions = set(subscriptions)
         self.ack_timeout, self.retry_delays = ack_timeout, retry_delays
-        self.trigger_ttl, self.stream_ttl = trigger_ttl, stream_ttl
+        self.trigger_ttl, self.stream_ttl, self.status_ttl = trigger_ttl, stream_ttl, status_ttl
         self.strict_rate_limits, self.max_sockets = strict_rate_limits, max_sockets
         self.echo_bot_messages = echo_bot_messages
-        self.scopes = scopes  # granted to the bot and enforced; None: everything is granted
+        self.agent = agent  # declared as an agent in the app's settings
+        self.max_page = max_page  # 15 for conversations.replies/.history of commercial apps outside the Marketplace
+        self.skew_s = skew_s  # by how much Slack's clock (Date header, timestamps) is ahead of ours
+        self.clock = Clock()
+        self.ledger = Ledger()
         self.copies = Copies()  # of every message, unless ``say`` is told otherwise
-        self.team_id, self.app_id, self.bot_id, self.bot_user = "T0FAKE", "A0FAKE", "B0FAKE", "U0BOT"
+        self.app_id = "A0FAKE"
+        home = Workspace("T0FAKE", "Fake", "U0BOT", "B0FAKE", bot_token, scopes, enterprise_id)
+        self.home = home
+        self.workspaces: dict[str, Workspace] = {home.id: home}
+        self.acting = home  # whose token the call at work bears
         self.users: dict[str, Json] = {}
         self.channels: dict[str, Channel] = {}
         self.calls: list[ApiCall] = []
@@ -66,15 +88,20 @@ class World:
         self.files: dict[str, Json] = {}
         self.blobs: dict[str, bytes] = {}
         self.streams: dict[str, Json] = {}
+        self.sessions: dict[tuple[str, str], Json] = {}
         self.statuses: list[Json] = []
+        self.prompts: list[Json] = []
         self.violations: list[str] = []
         self.faults: list[Fault] = []
-        self.lose_acks: dict[str, int] = {}  # event type -> acknowledgements to lose, so Slack redelivers
+        self.lose_acks: dict[str, int] = {}  # event type ('*' = any) -> acknowledgements to lose
         self._outcomes: dict[str, Outcome] = {}
         self._triggers: dict[str, float] = {}
         self._response_urls: dict[str, tuple[Outcome, float, str, str | None]] = {}
-        self._sockets: list[web.WebSocketResponse] = []
+        self._sockets: dict[int, web.WebSocketResponse] = {}  # by number, in the order of connecting
+        self._silent: dict[int, bool] = {}  # number -> whether pings are still answered
+        self._refusals = 0
         self._tickets: set[str] = set()
+        self._codes: dict[str, Json] = {}
         self._acks: dict[str, asyncio.Future[Json | None]] = {}  # by envelope id
         self._windows: dict[str, deque[float]] = defaultdict(deque)
         self._seq = itertools.count(1)
@@ -84,13 +111,39 @@ class World:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._runner: web.AppRunner | None = None
         self._http: ClientSession | None = None
-        self.add_user(self.bot_user, "hermod", is_bot=True)
+        self.add_user(home.bot_user, "hermod", is_bot=True)
         self.add_user("U1ALICE", "alice")
         self.add_user("U2BOB", "bob")
         self.add_channel("C1OPS", "ops")
         self.add_channel("D1ALICE", "alice-dm", kind="im", members={"U1ALICE"})
 
-    # ------------------------------------------------------------------ world and observation
+    # ------------------------------------------------------------------ the first workspace, by short names
+    @property
+    def team_id(self) -> str:
+        return self.home.id
+
+    @property
+    def bot_user(self) -> str:
+        return self.home.bot_user
+
+    @property
+    def bot_id(self) -> str:
+        return self.home.bot_id
+
+    @property
+    def bot_token(self) -> str:
+        return self.home.bot_token
+
+    @property
+    def scopes(self) -> tuple[str, ...] | None:
+        """Granted to the bot and enforced; None: everything is granted."""
+        return self.home.scopes
+
+    @scopes.setter
+    def scopes(self, scopes: tuple[str, ...] | None) -> None:
+        self.home.scopes = scopes
+
+    # ------------------------------------------------------------------ setting up
     def add_user(self, uid: str, name: str, *, is_bot: bool = False, **extra: Any) -> None:
         """Add a person; ``extra`` sets further fields, e.g. ``team_id`` or ``is_restricted``."""
         self.users[uid] = {
@@ -107,21 +160,120 @@ class World:
         }
 
     def add_channel(
-        self, cid: str, name: str, *, kind: str = "channel", members: set[str] | None = None, bot_in: bool = True
+        self,
+        cid: str,
+        name: str,
+        *,
+        kind: str = "channel",
+        members: set[str] | list[str] | None = None,
+        bot_in: bool = True,
+        team: str = "",
+        shared_with: str = "",
     ) -> None:
-        who = set(members or {"U1ALICE", "U2BOB"}) | ({self.bot_user} if bot_in else set())
-        self.channels[cid] = Channel(cid, name, kind, who)
+        """Add a conversation; ``shared_with`` (a team id) makes it a Slack Connect channel."""
+        space = self.workspaces[team or self.team_id]
+        who = set(members or {"U1ALICE", "U2BOB"}) | ({space.bot_user} if bot_in else set())
+        self.channels[cid] = Channel(cid, name, kind, who, team=space.id, shared_with=shared_with)
 
+    def add_workspace(self, team_id: str, name: str = "", *, installed: bool = True, **more: Any) -> Workspace:
+        """Add another workspace with its own bot user and token; not ``installed``: OAuth has to do that."""
+        tail = team_id.removeprefix("T")
+        space = Workspace(
+            team_id,
+            name or team_id,
+            f"U0BOT{tail}",
+            f"B0{tail}",
+            f"xoxb-{tail.lower()}-bot",
+            installed=installed,
+            **more,
+        )
+        self.workspaces[team_id] = space
+        self.add_user(space.bot_user, "hermod", is_bot=True, team_id=team_id)
+        return space
+
+    def archive_channel(self, channel: str) -> None:
+        self.channels[channel].archived = True
+
+    def remove_channel(self, channel: str) -> None:
+        """Delete it: from now on every call to it answers channel_not_found."""
+        del self.channels[channel]
+
+    def kick_bot(self, channel: str) -> None:
+        """Take the bot out of a channel: posts answer not_in_channel, events stop."""
+        place = self.channels[channel]
+        place.members.discard(self.workspaces[place.team].bot_user)
+
+    def fast_forward(self, seconds: float) -> None:
+        """Let time pass for the server: retries, stream and status ends, response addresses."""
+        self.clock.advance(seconds)
+
+    def inject(self, method: str = "*", **kw: Any) -> Fault:
+        """Queue a fault, e.g. ``inject("chat.postMessage", http=429, retry_after=2, times=3, every=4)``."""
+        self.faults.append(fault := Fault(method, **kw))
+        return fault
+
+    def drop_ack(self, event: str = "*", times: int = 1) -> None:
+        """Lose the next ``times`` acknowledgements of an event type ('*' = any), so that Slack delivers again."""
+        self.lose_acks[event] = self.lose_acks.get(event, 0) + times
+
+    # ------------------------------------------------------------------ looking
     def messages(self, channel: str, thread_ts: str | None = None) -> list[Json]:
         """Messages of a channel in order, or of one thread (root first)."""
         found = sorted(self.channels[channel].messages.values(), key=lambda m: float(m["ts"]))
         return found if thread_ts is None else [m for m in found if m.get("thread_ts", m["ts"]) == thread_ts]
 
     def bot_messages(self, channel: str, thread_ts: str | None = None) -> list[Json]:
-        return [m for m in self.messages(channel, thread_ts) if m.get("user") == self.bot_user]
+        bot = self.workspaces[self.channels[channel].team].bot_user
+        return [m for m in self.messages(channel, thread_ts) if m.get("user") == bot]
 
     def calls_to(self, method: str) -> list[ApiCall]:
         return [c for c in self.calls if c.method == method]
+
+    def signs(self, ts: str, *, channel: str = "C1OPS") -> list[str]:
+        """The reactions that the bot has on a message now."""
+        bot = self.workspaces[self.channels[channel].team].bot_user
+        return sorted(name for place, at, name, who in self.reactions if (place, at, who) == (channel, ts, bot))
+
+    def shown_status(self, thread_ts: str, *, channel: str = "C1OPS") -> str:
+        """The status that people see in a thread now: gone after two minutes, and with the bot's next message.
+
+        docs.slack.dev/reference/methods/assistant.threads.setStatus
+        """
+        last = next(
+            (s for s in reversed(self.statuses) if (s["channel_id"], s["thread_ts"]) == (channel, thread_ts)), None
+        )
+        if last is None or self.clock.now() - last["at"] > self.status_ttl:
+            return ""
+        newest = max((float(m["ts"]) for m in self.bot_messages(channel, thread_ts)), default=0.0)
+        return "" if newest > float(last["ts"]) else str(last.get("status", ""))
+
+    def session(self, thread_ts: str, *, channel: str = "C1OPS") -> Json:
+        """The agent session of a thread (``status``, ``title``), empty when there is none."""
+        return self.sessions.get((channel, thread_ts), {})
+
+    def home_view(self, user: str = "U1ALICE") -> Json:
+        """What the app published to a person's Home tab; empty when it did not."""
+        return self.views.get(f"VHOME{user}", {})
+
+    def pinged(self, channel: str | None = None) -> set[str]:
+        """Everybody (ids, here, channel, everyone) whom the bot's messages of any channel would have notified."""
+        found: set[str] = set()
+        for place in [channel] if channel else list(self.channels):
+            for message in self.bot_messages(place):
+                found |= find_pings(message)
+        for shown in self.ephemerals:
+            found |= find_pings(shown)
+        return found
+
+    @property
+    def open_sockets(self) -> list[int]:
+        """Numbers of the open connections, oldest first."""
+        return [number for number, ws in self._sockets.items() if not ws.closed]
+
+    @property
+    def rate_violations(self) -> list[str]:
+        """What went above the published rates."""
+        return self.ledger.violations()
 
     async def wait_until(self, predicate: Callable[[], Any], timeout: float = 5.0) -> Any:
         """Wait for a truthy ``predicate()``; it is checked again after every change."""
@@ -134,13 +286,8 @@ class World:
 
         return await asyncio.wait_for(poll(), timeout)
 
-    async def wait_connected(self, timeout: float = 10.0) -> None:
-        await self.wait_until(lambda: self._sockets, timeout)
-
-    def inject(self, method: str = "*", **kw: Any) -> Fault:
-        """Queue a fault, e.g. ``inject("chat.postMessage", http=429, retry_after=2, times=3)``."""
-        self.faults.append(fault := Fault(method, **kw))
-        return fault
+    async def wait_connected(self, timeout: float = 10.0, *, sockets: int = 1) -> None:
+        await self.wait_until(lambda: len(self.open_sockets) >= sockets, timeout)
 
     @property
     def origin(self) -> str:
@@ -151,240 +298,12 @@ class World:
         """Value for ``AsyncWebClient(base_url=...)``."""
         return f"{self.origin}/api/"
 
-    def _emit_message(self, channel: str, msg: Json, extra: Json | None = None, copies: Copies | None = None) -> None:
-        raise NotImplementedError
-
-    # ------------------------------------------------------------------ shared rules
-    def _channel(self, a: Json) -> Channel:
-        key = str(a.get("channel") or "")
-        for channel in self.channels.values():
-            if key in (channel.id, f"#{channel.name}", channel.name):
-                return channel
-        raise SlackError("channel_not_found")
-
-    def _writable(self, a: Json) -> Channel:
-        channel = self._channel(a)
-        if channel.archived:
-            raise SlackError("is_archived")
-        if self.bot_user not in channel.members:
-            raise SlackError("not_in_channel")
-        return channel
-
-    def _find(self, channel: str, ts: str) -> Json:
-        try:
-            return self.channels[channel].messages[ts]
-        except KeyError:
-            raise SlackError("message_not_found") from None
-
-    def _own(self, a: Json, denied: str) -> tuple[Channel, Json]:
-        channel = self._channel(a)
-        msg = self._find(channel.id, str(a.get("ts")))
-        if msg.get("user") != self.bot_user:
-            raise SlackError(denied)
-        return channel, msg
-
-    def _live_stream(self, ts: str) -> bool:
-        stream = self.streams.get(ts)
-        if stream and stream["state"] == "in_progress" and time.monotonic() - stream["born"] > self.stream_ttl:
-            stream["state"] = "expired"  # UNDOCUMENTED: apps report that streams end about 5 minutes in
-        return bool(stream) and stream["state"] == "in_progress"  # type: ignore[index]
-
-    def _streaming(self, a: Json) -> tuple[Channel, Json]:
-        channel, msg = self._own(a, "message_not_owned_by_app")
-        if not self._live_stream(msg["ts"]):
-            stopped = self.streams.get(msg["ts"], {}).get("state") == "stopped_by_user"
-            raise SlackError("stopped_by_user" if stopped else "message_not_in_streaming_state")
-        return channel, msg
-
-    def stop_stream_as_user(self, ts: str) -> None:
-        """The human pressed Stop on a streaming message."""
-        self.streams[ts]["state"] = "stopped_by_user"
-
-    def _append(self, msg: Json, a: Json) -> None:
-        chunks = a.get("chunks") or []
-        if isinstance(chunks, SlackError) or not all(
-            isinstance(c, dict) and c.get("type") in ("markdown_text", "task_update", "plan_update", "blocks")
-            for c in chunks
-        ):
-            raise SlackError("invalid_chunks")
-        added = str(a.get("markdown_text") or "") + "".join(
-            c.get("text", "") for c in chunks if c["type"] == "markdown_text"
-        )
-        if len(added) > 12_000:
-            raise SlackError("msg_too_long")
-        self.streams[msg["ts"]]["chunks"] += chunks
-        msg["text"] += added
-
-    def _content(self, a: Json) -> Json:
-        out = {k: a[k] for k in ("text", "blocks", "attachments", "metadata", "username", "icon_emoji") if a.get(k)}
-        if a.get("markdown_text"):
-            if a.get("text") or a.get("blocks"):
-                raise SlackError("markdown_text_conflict")
-            if len(str(a["markdown_text"])) > 12_000:
-                raise SlackError("msg_too_long")
-            out["text"] = a["markdown_text"]
-        if not any(k in out for k in ("text", "blocks", "attachments")):
-            raise SlackError("no_text")
-        self._check_blocks(out.get("blocks", []))
-        if len(str(out.get("text", ""))) > 40_000:
-            out["text"] = out["text"][:40_000]
-        return out
-
-    @staticmethod
-    def _check_blocks(blocks: Any) -> None:
-        def bad(why: str) -> SlackError:
-            return SlackError("invalid_blocks", response_metadata={"messages": [f"[ERROR] {why}"]})
-
-        if not isinstance(blocks, list) or not all(isinstance(b, dict) and "type" in b for b in blocks):
-            raise SlackError("invalid_blocks_format")
-        if len(blocks) > 50:
-            raise SlackError("msg_blocks_too_many")
-        for i, b in enumerate(blocks):
-            text = b.get("text") if isinstance(b.get("text"), dict) else {}
-            limit = {"section": 3000, "header": 150}.get(b["type"], 12_000)
-            if len(str(text.get("text", "") if text else b.get("text", ""))) > limit:
-                raise bad(f"must be less than {limit + 1} characters [json-pointer:/blocks/{i}/text]")
-            if b["type"] == "section" and not text and not b.get("fields"):
-                raise bad(f"missing required field: text [json-pointer:/blocks/{i}]")
-            if b["type"] == "actions" and not 1 <= len(b.get("elements", [])) <= 25:
-                raise bad(f"must have 1 to 25 items [json-pointer:/blocks/{i}/elements]")
-            ids = [e.get("action_id") for e in b.get("elements", []) if isinstance(e, dict) and e.get("action_id")]
-            if len(ids) != len(set(ids)):
-                raise bad(f"action_id already exists [json-pointer:/blocks/{i}/elements]")
-
-    def _store(self, channel: str, content: Json, thread_ts: Any) -> Json:
-        msg: Json = {"type": "message", "ts": self._ts(), "team": self.team_id, **content}
-        if thread_ts:
-            root = self.channels[channel].messages.get(str(thread_ts))
-            if root is None:
-                raise SlackError("cannot_reply_to_message")  # UNDOCUMENTED for an unknown thread_ts
-            if root.get("thread_ts", root["ts"]) != root["ts"]:
-                self.violations.append(f"thread_ts {thread_ts} is a reply; use its parent")
-                root = self.channels[channel].messages[root["thread_ts"]]
-            root["thread_ts"] = msg["thread_ts"] = root["ts"]
-            msg["parent_user_id"] = root.get("user")
-            root["reply_count"] = root.get("reply_count", 0) + 1
-            root["latest_reply"] = msg["ts"]
-            root["reply_users"] = sorted({*root.get("reply_users", []), str(msg.get("user"))})
-        self.channels[channel].messages[msg["ts"]] = msg
-        return msg
-
-    def _post(self, channel: str, content: Json, thread_ts: Any, broadcast: bool = False) -> Json:
-        for i, block in enumerate(content.get("blocks", [])):
-            block.setdefault("block_id", f"b{next(self._seq)}{i}")
-        extra = {"subtype": "thread_broadcast"} if broadcast and thread_ts else {}
-        msg = self._store(
-            channel,
-            {"user": self.bot_user, "bot_id": self.bot_id, "app_id": self.app_id, "text": "", **extra, **content},
-            thread_ts,
-        )
-        if content != {"text": ""}:
-            self._emit_bot_echo(channel, msg)
-        return msg
-
-    def _emit_bot_echo(self, channel: str, msg: Json) -> None:
-        if self.echo_bot_messages:
-            self._emit_message(channel, msg)
-
-    def _edit(self, channel: str, msg: Json, content: Json) -> None:
-        before = dict(msg)
-        msg.update(content)
-        msg["edited"] = {"user": msg.get("user"), "ts": self._ts()}
-        self._emit_message(
-            channel,
-            msg,
-            {
-                "type": "message",
-                "subtype": "message_changed",
-                "hidden": True,
-                "message": dict(msg),
-                "previous_message": before,
-                "ts": (stamp := self._ts()),
-                "event_ts": stamp,
-            },
-        )
-
-    def _delete(self, channel: str, msg: Json) -> None:
-        del self.channels[channel].messages[msg["ts"]]
-        self._emit_message(
-            channel,
-            msg,
-            {
-                "type": "message",
-                "subtype": "message_deleted",
-                "hidden": True,
-                "deleted_ts": msg["ts"],
-                "previous_message": dict(msg),
-                "ts": (stamp := self._ts()),
-                "event_ts": stamp,
-            },
-        )
-
-    def _save_view(self, view: Any, view_id: str | None) -> Json:
-        if not isinstance(view, dict) or view.get("type") not in ("modal", "home") or len(view.get("blocks", [])) > 100:
-            raise SlackError("invalid_arguments", response_metadata={"messages": ["[ERROR] view"]})
-        if len(json.dumps(view)) > 250_000:
-            raise SlackError("view_too_large")
-        vid = view_id or f"V{next(self._seq):08d}"
-        self.views[vid] = {
-            "private_metadata": "",
-            "callback_id": "",
-            "external_id": "",
-            **view,
-            "id": vid,
-            "root_view_id": vid,
-            "team_id": self.team_id,
-            "app_id": self.app_id,
-            "bot_id": self.bot_id,
-            "hash": secrets.token_hex(6),
-            "state": {"values": {}},
-        }
-        return self.views[vid]
-
-    def _use_trigger(self, trigger: str) -> None:
-        if trigger not in self._outcomes:
-            raise SlackError("invalid_trigger_id")
-        born = self._triggers.pop(trigger, None)
-        if born is None:
-            raise SlackError("exchanged_trigger_id")
-        if time.monotonic() - born > self.trigger_ttl:
-            raise SlackError("expired_trigger_id")
-
-    def _describe(self, c: Channel) -> Json:
-        return {
-            "id": c.id,
-            "name": c.name,
-            "is_channel": c.kind == "channel",
-            "is_group": c.kind == "group",
-            "is_im": c.kind == "im",
-            "is_private": c.kind != "channel",
-            "is_archived": c.archived,
-            "is_member": self.bot_user in c.members,
-            "num_members": len(c.members),
-        }
-
-    @staticmethod
-    def _between(items: list[Json], a: Json) -> list[Json]:
-        low, high = float(a.get("oldest") or 0), float(a.get("latest") or "inf")
-        whole = str(a.get("inclusive", "")).lower() in ("1", "true")
-        return [m for m in items if (low <= float(m["ts"]) <= high if whole else low < float(m["ts"]) < high)]
-
-    @staticmethod
-    def _page(key: str, items: list[Any], a: Json) -> Json:
-        limit = max(1, min(int(a.get("limit") or 100), 999))
-        try:
-            start = int(str(a.get("cursor") or "0:").partition(":")[0])
-        except ValueError:
-            raise SlackError("invalid_cursor") from None
-        more = start + limit < len(items)
-        return {
-            key: items[start : start + limit],
-            "has_more": more,
-            "response_metadata": {"next_cursor": f"{start + limit}:{key}" if more else ""},
-        }
+    # ------------------------------------------------------------------ shared machinery
+    def _space(self, channel: str) -> Workspace:
+        return self.workspaces[self.channels[channel].team]
 
     def _ts(self) -> str:
-        self._last_ts = max(time.time(), self._last_ts + 1e-5)
+        self._last_ts = max(self.clock.wall() + self.skew_s, self._last_ts + 1e-5)
         return f"{self._last_ts:.6f}"
 
     async def _notify(self) -> None:
@@ -396,18 +315,37 @@ class World:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _new_file(self, name: str, blob: bytes, user: str) -> Json:
-        fid = f"F{next(self._seq):08d}"
-        self.blobs[fid] = blob
-        info = self.files[fid] = {
-            "id": fid,
-            "name": name,
-            "title": name,
-            "size": len(blob),
-            "user": user,
-            "mode": "hosted",
-            "filetype": name.rpartition(".")[2],
-            "url_private": f"{self.origin}/files/{fid}",
-            "url_private_download": f"{self.origin}/files/{fid}",
+    def _describe(self, c: Channel) -> Json:
+        return {
+            "id": c.id,
+            "name": c.name,
+            "is_channel": c.kind == "channel",
+            "is_group": c.kind == "group",
+            "is_im": c.kind == "im",
+            "is_mpim": c.kind == "mpim",
+            "is_private": c.kind != "channel",
+            "is_archived": c.archived,
+            "is_ext_shared": bool(c.shared_with),
+            "is_member": self._space(c.id).bot_user in c.members,
+            "num_members": len(c.members),
+            "context_team_id": c.team,
         }
-        return info
+
+    @staticmethod
+    def _between(items: list[Json], a: Json) -> list[Json]:
+        low, high = float(a.get("oldest") or 0), float(a.get("latest") or "inf")
+        whole = str(a.get("inclusive", "")).lower() in ("1", "true")
+        return [m for m in items if (low <= float(m["ts"]) <= high if whole else low < float(m["ts"]) < high)]
+
+    def _page(self, key: str, items: list[Any], a: Json, most: int = 999) -> Json:
+        try:
+            limit = max(1, min(int(a.get("limit") or 100), most))
+            start = int(str(a.get("cursor") or "0:").partition(":")[0])
+        except ValueError:
+            raise SlackError("invalid_cursor" if a.get("cursor") else "invalid_limit") from None
+        more = start + limit < len(items)
+        return {
+            key: items[start : start + limit],
+            "has_more": more,
+            "response_metadata": {"next_cursor": f"{start + limit}:{key}" if more else ""},
+        }
