@@ -125,7 +125,7 @@ class ModelCalls:
             usage=usage,
             cost_usd=cost,
             attempts=response.attempts,
-            failures=tuple(ctx.redactor.redact(f) for f in response.failures),
+            failures=response.failures,
             first_chunk_s=response.first_chunk_s,
         )
         _record(work, done, begun, response)
@@ -246,7 +246,8 @@ def _receive(response: ModelResponse, key: str, work: Work) -> ModelResponse:
         for i, call in enumerate(message.tool_calls, 1)
     )
     text = redact(unmark(clean_text(message.content)))
-    return replace(response, message=replace(message, content=text, tool_calls=calls))
+    failures = tuple(map(redact, response.failures))
+    return replace(response, message=replace(message, content=text, tool_calls=calls), failures=failures)
 
 
 def _digest(request: ModelRequest) -> str:

@@ -118,7 +118,7 @@ RunEvent = (
 )
 
 EventSink = Callable[[RunEvent], None]
-"""Receives every event of a run, in order, on the event loop. It must not block."""
+"""Receives every event of a run, in order, on the event loop. It must not block; what it raises breaks the run off."""
 
 
 def ignore_events(event: RunEvent) -> None:

@@ -212,3 +212,19 @@ async def test_a_resumed_run_has_used_what_its_first_attempt_used() -> None:
     record = await again.ask("go")
     assert record.error is not None
     assert record.error.kind == "request_limit"
+
+
+async def test_a_new_message_is_not_taken_for_one_that_the_first_attempt_had_taken_in() -> None:
+    def crash(request: ModelRequest) -> ModelResponse:
+        raise asyncio.CancelledError
+
+    first, second = Steering(), Steering()
+    first.push(ModelMessage(role="user", content="only the last hour"))
+    second.push(ModelMessage(role="user", content="and only orders"))
+    b = Bench([call(("add", {"a": 1})), crash], registry=adding())
+    with pytest.raises(asyncio.CancelledError):
+        await b.ask("what is slow?", steering=first)
+    again = Bench([say("done")], registry=adding(), journal=b.journal)
+    await again.ask("what is slow?", steering=second)
+    users = [m.content for m in again.script.requests[0].messages if m.role == "user"]
+    assert users == ["what is slow?", "only the last hour", "and only orders"]

@@ -89,6 +89,14 @@ async def test_a_secret_in_a_structured_answer_reaches_neither_record_nor_histor
     assert not any("hunter2" in entry.result for entry in b.journal.entries.values())
 
 
+async def test_a_secret_in_what_a_provider_failed_with_reaches_no_journal() -> None:
+    b = Bench([replace(say("hi"), failures=("a: user hunter2 is unknown",))])
+    record = await b.ask("hi", redactor=Hides())
+    assert record.steps[0].failures == ("a: user [redacted] is unknown",)
+    assert isinstance(b.journal, MemoryJournal)
+    assert "hunter2" not in b.journal.entries["model:1"].result
+
+
 class SlowCache(MemoryExact):
     """Hangs when something is to be kept; the run's time passes meanwhile."""
 
