@@ -11,6 +11,7 @@ from pydantic_core import to_json
 from agent_core.llm.wire import dump_message
 from agent_core.memory.conversation import Conversation
 from agent_core.observe import trace_as_data
+from agent_core.runtime.keeping import CACHE
 from agent_core.runtime.state import RunRecord, RunState
 from bot.storage.base import NewMessage, NewOutboxItem, RunOutcome, SummaryRow, UsageRow
 
@@ -76,7 +77,7 @@ def build_usage_rows(record: RunRecord, thread_key: str, author: str, now: datet
     """Sum a run's model steps up by provider and model."""
     rows: dict[tuple[str, str], UsageRow] = {}
     for step in record.steps:
-        if step.usage is None:
+        if step.usage is None or step.provider == CACHE:
             continue
         key = (step.provider, step.name)
         row = rows.get(key) or UsageRow(

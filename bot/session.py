@@ -240,6 +240,10 @@ class Session:
         values = {"name": "Hermod", "now": f"{run.started_at:%Y-%m-%d %H:%M} UTC"}
         agent = replace(self._agent, instructions=self._prompt.fill(**values), template=self._prompt.label)
         record = await self._loop.run(agent, ctx, memory.conversation, question)
+        for step in record.steps:
+            # what an open breaker kept from being asked is no news; why it opened was told before
+            if failures := [line for line in step.failures if "not asked (" not in line]:
+                log.warning("model_fell_back", run_id=run.run_id, provider=step.provider, failures=failures)
         now = self._clock.now()
         return build_answer(
             record,
