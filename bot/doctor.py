@@ -11,12 +11,13 @@ import aiohttp
 
 from adapters.chat import ChatAdapter
 from agent_core.context import SystemClock
-from agent_core.errors import ProviderError, ToolFailed
+from agent_core.errors import ConfigError, ProviderError, ToolFailed
 from agent_core.llm.breaker import BreakerState
 from agent_core.llm.router import ProviderState
 from agent_core.llm.types import ModelMessage, ModelRequest
-from bot.app import build_targets, open_storage
-from bot.models import build_provider, describe_state
+from agent_core.workers import build_workers
+from bot.app import build_targets, build_tools, open_storage
+from bot.models import build_provider, build_worker, describe_state, load_templates
 from bot.settings import ModelSettings, Settings
 from bot.settings_tree import HttpSettings
 from bot.storage.base import StoreError
@@ -42,7 +43,7 @@ class Finding:
 async def examine(
     settings: Settings, environ: Mapping[str, str], adapters: Mapping[str, ChatAdapter]
 ) -> AsyncIterator[Finding]:
-    """Look at storage, models, a running process's providers, targets and platforms, in this order.
+    """Look at storage, prompts, workers, models, a running process's providers, targets and platforms, in this order.
 
     Args:
         settings: loaded settings.
@@ -50,6 +51,8 @@ async def examine(
         adapters: the configured platforms, not started.
     """
     yield await _examine_storage(settings)
+    if settings.prompts.folder is not None or settings.workers:
+        yield await _examine_agents(settings)
     for notice in settings.notices:
         yield Finding(part="settings", state="warning", text=notice, fix="remove it, or wait for a later release")
     for model in settings.effective_models(environ):
@@ -89,6 +92,21 @@ async def _examine_storage(settings: Settings) -> Finding:
     except StoreError as e:
         return Finding(part="storage", state="error", text=str(e), fix="see storage.url in docs/settings.md")
     return Finding(part="storage", state="ok", text=f"{counts.threads} threads, {counts.inbox_open} messages waiting")
+
+
+async def _examine_agents(settings: Settings) -> Finding:
+    """Build what the settings make of prompts and workers, as a start would."""
+    part = "prompts and workers"
+    try:
+        prompts = load_templates(settings)
+        async with open_storage(settings) as store:
+            registry = build_tools(settings, store, SystemClock()).registry
+            build_workers(
+                [build_worker(name, w, registry.names()) for name, w in settings.workers.items()], prompts, registry
+            )
+    except (ConfigError, StoreError) as e:
+        return Finding(part=part, state="error", text=str(e), fix="see [prompts] and [workers] in docs/settings.md")
+    return Finding(part=part, state="ok", text=f"{len(prompts)} templates, {len(settings.workers)} workers of your own")
 
 
 async def _examine_model(model: ModelSettings) -> Finding:

@@ -28,6 +28,10 @@ def check_tree(tree: SettingsTree, environ: Mapping[str, str], installed: Instal
     """Yield every mistake that single keys cannot show."""
     yield from _check_storage(tree)
     yield from _check_models(tree, environ, installed)
+    if tree.router.backoff_base_s > tree.router.backoff_cap_s:
+        yield Mistake(
+            path=("router", "backoff_base_s"), text="must be at most backoff_cap_s; lower it, or raise the cap"
+        )
     yield from _check_cache(tree, installed)
     yield from _check_workers(tree)
     yield from _check_otel(tree, installed)
