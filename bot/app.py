@@ -32,6 +32,7 @@ from bot.http import Metric
 from bot.inbox import Inbox
 from bot.models import (
     build_cache,
+    build_embedder,
     build_prices,
     build_router,
     load_templates,
@@ -93,7 +94,8 @@ class App:
         self.sender = Sender(store=store, adapters=adapters, clock=clock)
         self.router = router
         prompts = load_templates(settings)
-        self._cache = build_cache(settings, models, clock)
+        self._embedder = build_embedder(settings, models)
+        self._cache = build_cache(settings, self._embedder, clock)
         self._export = build_export(settings, models)
         loop = AgentLoop(
             provider=router,
@@ -113,7 +115,7 @@ class App:
             limits=self.limits,
             prompt=prompts["operations"],
             commands=tools.commands,
-            words=ThreadWords(store, self._load_counter, router.states, clock),
+            words=ThreadWords(store, self._load_counter, router.states, clock, forget=self.forget),
             access=self.access,
             counter=self._load_counter,
             clock=clock,
@@ -149,6 +151,8 @@ class App:
         await free_dead_owners(self.store)
         await asyncio.to_thread(self.router.prepare)
         await self._counter
+        if self._cache is not None:
+            await self._cache.prepare()
         self._dispatching = asyncio.create_task(self.dispatcher.run(), name="dispatcher")
         for adapter in self.adapters.values():
             await adapter.start(self.inbox.accept)
@@ -169,11 +173,18 @@ class App:
         await self.dispatcher.drain(drain_s)
         await self._disconnect()  # the last replies may have opened connections again
         self._counter.cancel()
-        if self._cache is not None:
-            await self._cache.aclose()
+        for part in (self._cache, self._embedder):
+            if part is not None:
+                await part.aclose()
         await asyncio.gather(*(t for t in (self._dispatching, self._counter) if t is not None), return_exceptions=True)
         if self._export is not None:
             await self._export.aclose()  # last: the runs that were cancelled have ended their spans only now
+
+    async def forget(self, thread_key: str) -> None:
+        """Drop all that is kept of a thread, its answers in the cache included."""
+        await self.store.forget_thread(thread_key)
+        if self._cache is not None:
+            await self._cache.forget(thread_key)
 
     async def _disconnect(self) -> None:
         """Stop every adapter; one that fails keeps nothing else from stopping."""

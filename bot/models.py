@@ -26,8 +26,9 @@ from bot.settings import ModelSettings, Settings
 from bot.settings_tree import WorkerSettings
 
 if TYPE_CHECKING:
-    from agent_core.llm.cache import AnswerCache, Embed
+    from agent_core.llm.cache import AnswerCache
     from agent_core.llm.cache.policy import ExactTier, SemanticTier
+    from agent_core.llm.openai_compat import OpenAICompatible
 
 STATES = {"closed": 0, "half_open": 1, "open": 2}
 """A breaker's state as a number, for graphs."""
@@ -124,7 +125,23 @@ def load_templates(settings: Settings) -> Prompts:
 # -- kept answers ----------------------------------------------------------------------------------
 
 
-def build_cache(settings: Settings, models: Sequence[ModelSettings], clock: Clock) -> AnswerCache | None:
+def build_embedder(settings: Settings, models: Sequence[ModelSettings]) -> OpenAICompatible | None:
+    """Build the provider of embeddings, or None where the semantic tier is switched off.
+
+    Raises:
+        ConfigError: no model has an ``embedding_model``.
+    """
+    if not settings.cache.semantic:
+        return None
+    from agent_core.llm.openai_compat import OpenAICompatible
+
+    for model in sort_models(models):
+        if model.embedding_model and isinstance(provider := _build_vendor(model), OpenAICompatible):
+            return provider
+    raise ConfigError("cache.semantic: no model of kind openai has an embedding_model; set one, or semantic = false")
+
+
+def build_cache(settings: Settings, embedder: OpenAICompatible | None, clock: Clock) -> AnswerCache | None:
     """Build the cache of answers, or None when it is switched off."""
     cache = settings.cache
     if not cache.exact and not cache.semantic:
@@ -142,20 +159,11 @@ def build_cache(settings: Settings, models: Sequence[ModelSettings], clock: Cloc
     return AnswerCache(
         exact=exact,
         semantic=semantic,
-        embed=_find_embedder(models) if cache.semantic else None,
+        embed=None if embedder is None else embedder.embed,
         ttl_s=cache.ttl_s,
         threshold=cache.threshold,
         clock=clock,
     )
-
-
-def _find_embedder(models: Sequence[ModelSettings]) -> Embed:
-    from agent_core.llm.openai_compat import OpenAICompatible
-
-    for model in sort_models(models):
-        if model.embedding_model and isinstance(provider := _build_vendor(model), OpenAICompatible):
-            return provider.embed
-    raise ConfigError("cache.semantic: no model of kind openai has an embedding_model; set one, or semantic = false")
 
 
 # -- workers ---------------------------------------------------------------------------------------

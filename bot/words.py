@@ -32,6 +32,7 @@ class ThreadWords:
         counter: counts the tokens of a corrected summary.
         states: how the providers are doing.
         clock: time.
+        forget: drops all that is kept of a thread.
     """
 
     def __init__(
@@ -40,8 +41,11 @@ class ThreadWords:
         counter: Callable[[], Awaitable[TokenCounter]],
         states: Callable[[], Sequence[ProviderState]],
         clock: Clock,
+        *,
+        forget: Callable[[str], Awaitable[None]],
     ) -> None:
         self._store = store
+        self._forget = forget
         self._counter = counter
         self._states = states
         self._clock = clock
@@ -57,7 +61,7 @@ class ThreadWords:
                 text = "" if rest.lower() == "forget" else rest
                 return await self._correct(key, text, f"{message.thread.platform}:{message.author.id}")
             case "!forget":
-                await self._store.forget_thread(key)
+                await self._forget(key)
                 return FORGOTTEN
             case "!providers":
                 return "\n".join(f"- {describe_state(state)}" for state in self._states())

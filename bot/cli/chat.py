@@ -104,7 +104,7 @@ class ChatCommands:
 
     async def forget(self, rest: str) -> str:
         """drop what was said and found in this thread"""
-        await self._app.store.forget_thread(self._key)
+        await self._app.forget(self._key)
         return "forgotten; usage and the audit chain keep their numbers"
 
     async def providers(self, rest: str) -> str:

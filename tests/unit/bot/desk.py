@@ -78,7 +78,7 @@ class Desk:
             limits=Limits(run_deadline_s=20),
             prompt=load_prompt("operations", allowed=frozenset({"name", "now"})),
             commands=CommandRunner(executor),
-            words=ThreadWords(store, counter, Router([provider]).states, clock),
+            words=ThreadWords(store, counter, Router([provider]).states, clock, forget=store.forget_thread),
             access=Access(policy),
             counter=counter,
             clock=clock,
