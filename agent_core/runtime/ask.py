@@ -27,7 +27,7 @@ from agent_core.memory.conversation import Conversation
 from agent_core.runtime.events import AnswerRestarted, MessageInjected, ModelStarted, StepFinished, TextDelta
 from agent_core.runtime.state import Step
 from agent_core.runtime.work import Work
-from agent_core.tools.results import unmark
+from agent_core.tools.results import Unmarking, unmark
 
 ABREAST = 2
 """Runs that may go on in one turn of the event loop. Hundreds whose answers arrive together would else build their next
@@ -145,14 +145,19 @@ class ModelCalls:
     async def _request(self, ctx: RunContext, request: ModelRequest, *, stream: bool) -> ModelResponse:
         if not stream:
             return await self.provider.complete(request)
+        shown = Unmarking()
         async with aclosing(self.provider.stream(request)) as items:  # type: ignore[type-var]
             async for item in items:
                 match item:
                     case TextChunk(text=text):
-                        ctx.emit(TextDelta(run_id=ctx.run_id, text=text))
+                        if text := shown.feed(text):
+                            ctx.emit(TextDelta(run_id=ctx.run_id, text=text))
                     case StreamRestarted(reason=reason):
+                        shown = Unmarking()
                         ctx.emit(AnswerRestarted(run_id=ctx.run_id, reason=ctx.redactor.redact(reason)))
                     case response:
+                        if text := shown.end():
+                            ctx.emit(TextDelta(run_id=ctx.run_id, text=text))
                         return response
         raise ProviderError("the provider ended its stream without a response", provider=self.provider.name)
 

@@ -84,6 +84,38 @@ def unmark(text: str) -> str:
     return _MARKS.sub("", text) if UNTRUSTED_KEY in text else text
 
 
+_OPENERS = re.compile('[<"]')
+_LONGEST = tuple(
+    f"{mark}{end}"
+    for mark, end in (
+        (f"<{UNTRUSTED_KEY}>", "\n"),
+        (f"</{UNTRUSTED_KEY}>", "\n"),
+        (f'"{UNTRUSTED_KEY}":true', ", "),
+        (f'"{UNTRUSTED_KEY}": true', ", "),
+    )
+)
+
+
+class Unmarking:
+    """``unmark`` for a text that comes in pieces: what may become a mark is held back until that is known."""
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        """Return what can be shown now, perhaps nothing."""
+        text = self._held + piece
+        begun = (m.start() for m in _OPENERS.finditer(text, max(0, len(text) - max(map(len, _LONGEST)))))
+        cut = next((i for i in begun if any(mark.startswith(text[i:]) for mark in _LONGEST)), len(text))
+        self._held = text[cut:]
+        return unmark(text[:cut])
+
+    def end(self) -> str:
+        """Return what was held back, as no more comes."""
+        held, self._held = self._held, ""
+        return unmark(held)
+
+
 def cap_text(text: str, limit: int, *, where: str = "") -> tuple[str, bool]:
     """Keep head and tail of ``text``, with a note between them of how many characters were left out.
 

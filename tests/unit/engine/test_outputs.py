@@ -13,7 +13,7 @@ from agent_core.context import Limits, MemoryOutputs
 from agent_core.llm.scripted import call, say
 from agent_core.tools.outputs import register_read_output
 from agent_core.tools.registry import ToolRegistry
-from agent_core.tools.results import mark_untrusted
+from agent_core.tools.results import Unmarking, mark_untrusted, unmark
 from tests.unit.engine.running import Bench
 
 WHOLE = "".join(f"line {n}\n" for n in range(1_000))
@@ -129,3 +129,19 @@ async def test_a_model_that_repeats_a_result_does_not_show_the_mark_to_people(re
     record = await Bench([say(f"It says {mark_untrusted(result)}")]).ask("what does it say?")
     assert "untrusted" not in record.answer
     assert result.strip("{}") in record.answer
+
+
+MARKS = ("<untrusted_data>", "</untrusted_data>\n", '"untrusted_data":true,', '"untrusted_data": true')
+PARTS = ("<", "</", "untrusted_", "data", ">", "\n", '"', '":', " true", "true", ",", " ", "disk")
+
+
+@given(st.lists(st.sampled_from(MARKS + PARTS)).map("".join), st.integers(1, 30))
+def test_marks_in_a_stream_are_taken_out_wherever_it_is_cut(text: str, size: int) -> None:
+    shown = Unmarking()
+    pieces = [text[i : i + size] for i in range(0, len(text), size)]
+    assert "".join([*map(shown.feed, pieces), shown.end()]) == unmark(text)
+
+
+def test_a_stream_without_marks_is_shown_as_it_comes() -> None:
+    shown = Unmarking()
+    assert [shown.feed(piece) for piece in ("a <", "b> and ", 'c "d', '" e')] == ["a ", "<b> and ", 'c "d', '" e']
