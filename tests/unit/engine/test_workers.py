@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from agent_core.agent import Agent
-from agent_core.context import Limits, MemoryJournal, RunContext
+from agent_core.context import Budget, Limits, MemoryJournal, RunContext
 from agent_core.errors import ConfigError, ProviderUnavailable
 from agent_core.llm.scripted import call
 from agent_core.llm.types import ModelMessage, ModelRequest, ModelResponse
+from agent_core.observe import trace_as_data, trace_as_text
 from agent_core.prompts import ANSWERING, load_prompt, load_prompts
-from agent_core.runtime.events import TextDelta, ToolFinished
+from agent_core.runtime.events import RunEnded, RunEvent, TextDelta, ToolFinished
 from agent_core.runtime.state import RunRecord, RunState
 from agent_core.tools.approval import Denial
 from agent_core.tools.base import Effect, Tool
@@ -143,6 +144,55 @@ async def test_an_agent_hands_tasks_to_several_workers_at_once_and_reads_their_f
     assert not any(isinstance(e, TextDelta) for e in office.events)  # a worker's words are not the answer's
     offered = next(t for t in cast.requests("boss")[0].tools if t.name == "call_worker")
     assert "- researcher: looks things up" in offered.description
+
+
+async def test_what_workers_did_stands_in_the_record_of_the_run_that_asked_them() -> None:
+    cast = Cast(
+        boss=[hand(("dba", "look"), ("analyst", "count")), "done"],
+        dba=[call(("get_slow_queries", {})), "slow"],
+        analyst=["seven"],
+    )
+    office, budget = Office(cast, configured=[own()]), Budget()
+    record = await office.ask(budget=budget)
+    assert [(s.n, s.kind, s.name, s.purpose) for s in record.steps] == [
+        (1, "model", "scripted", "answer"),
+        (2, "tool", "call_worker", ""),
+        (3, "tool", "call_worker", ""),
+        (4, "model", "scripted", "analyst"),
+        (5, "model", "scripted", "dba"),
+        (6, "tool", "get_slow_queries", "dba"),
+        (7, "model", "scripted", "dba"),
+        (8, "model", "scripted", "answer"),
+    ]
+    assert record.usage.requests == len(cast.asked) == 5
+    assert record.usage.total_tokens == budget.tokens
+    assert "scripted for dba" in trace_as_text(trace_as_data(record))
+
+
+async def test_what_a_worker_did_until_the_run_was_stopped_stands_in_its_record() -> None:
+    hung, ended = asyncio.Event(), list[RunRecord]()
+
+    async def hang(request: ModelRequest) -> str:
+        hung.set()
+        await asyncio.Event().wait()
+        return ""
+
+    office = Office(Cast(boss=[hand(("dba", "look"))], dba=[call(("get_slow_queries", {})), hang]), configured=[own()])
+
+    def note(event: RunEvent) -> None:
+        if isinstance(event, RunEnded):
+            ended.append(event.record)
+
+    run = asyncio.create_task(office.ask(emit=note))
+    await hung.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert [(s.name, s.purpose) for s in ended[-1].steps] == [
+        ("scripted", "answer"),
+        ("scripted", "dba"),
+        ("get_slow_queries", "dba"),
+    ]
 
 
 async def test_a_worker_cannot_call_workers() -> None:
