@@ -33,7 +33,7 @@ async def test_bug_44_200_runs_are_under_way_at_once_and_each_is_answered(server
     gate = Gate(server)
     hold = server.on(step=0, where=gate.watch).tools(("look", {}))
     hold.wait = gate.open
-    server.on(step=1).dynamic(lambda request: Reply(f"answer to {request.last_user}"))
+    server.on(step=1).dynamic(lambda request: Reply(f"answer to {request.last_said}"))
     loop = AgentLoop(provider=stage.provider, executor=stage.executor)
 
     async def one(n: int) -> tuple[RunState, str]:

@@ -65,7 +65,7 @@ async def test_bug_6_a_decision_after_a_restart_keeps_the_call_and_its_result_an
         assert is_sendable(stage.conversation.messages)
         assert (await stage.ask("next", "run2")).answer == "done"
     assert server.violations == []
-    assert [r.last_user for r in server.requests] == ["first", "first", "next"]
+    assert [r.last_said for r in server.requests] == ["first", "first", "next"]
 
 
 async def die_in(tool: str, server: OpenAIServer, folder: Path) -> tuple[dict[str, str], Counter[str]]:

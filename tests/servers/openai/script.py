@@ -82,6 +82,11 @@ class Request:
         return next((text_of(m) for m in reversed(self.messages) if m["role"] == "user"), "")
 
     @property
+    def last_said(self) -> str:
+        """The newest question without the word before it on who wrote it and when."""
+        return re.sub(r"^\[[^\]]*\d{2}:\d{2} [A-Z]+\] ", "", self.last_user)
+
+    @property
     def system(self) -> str:
         return "\n".join(text_of(m) for m in self.messages if m["role"] in ("system", "developer"))
 
