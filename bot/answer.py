@@ -8,12 +8,21 @@ from datetime import datetime
 
 from pydantic_core import to_json
 
+from adapters.chat import Message
 from agent_core.llm.wire import dump_message
 from agent_core.memory.conversation import Conversation
 from agent_core.observe import trace_as_data
 from agent_core.runtime.keeping import CACHE
 from agent_core.runtime.state import RunRecord, RunState
+from bot.models import count
+from bot.question import build_question
 from bot.storage.base import NewMessage, NewOutboxItem, RunOutcome, SummaryRow, UsageRow
+
+STOPPED = "Stopped."
+LEFT = "{count} will not be answered."
+KNOWN = "What the tools returned until then:"
+KNOWN_LINES = 6
+KNOWN_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +36,7 @@ class Answer:
         messages: join the thread's history.
         author: who is charged for it.
         summary: replaces the thread's, where the run wrote one.
+        answered: further open rows of the inbox that this answers.
     """
 
     text: str
@@ -35,11 +45,10 @@ class Answer:
     messages: tuple[NewMessage, ...] = ()
     author: str = ""
     summary: SummaryRow | None = None
+    answered: tuple[int, ...] = ()
 
 
-def build_answer(
-    record: RunRecord, *, author: str, messages: tuple[NewMessage, ...], summary: SummaryRow | None = None
-) -> Answer:
+def build_answer(record: RunRecord) -> Answer:
     """Turn the end of a run into an answer: what it found, and what ended it early."""
     error = record.error
     if error is None:
@@ -49,13 +58,41 @@ def build_answer(
     else:
         text = f"I could not answer: {error}. (run {record.run_id})"
     kind = "" if record.state is RunState.FINISHED else "failed" if error is None else error.kind
-    return Answer(text=text, error=kind, record=record, messages=messages, author=author, summary=summary)
+    return Answer(text=text, error=kind, record=record)
 
 
-def build_messages(conversation: Conversation, known: int, now: datetime) -> tuple[NewMessage, ...]:
-    """Build the history rows of what a run added: everything after the first ``known`` messages."""
-    fresh = zip(conversation.messages[known:], conversation.tokens[known:], strict=True)
-    return tuple(NewMessage(role=m.role, body=dump_message(m), tokens=tokens, created_at=now) for m, tokens in fresh)
+def build_stopped(record: RunRecord | None, said: str, waiting: int) -> str:
+    """Write the answer of a run that a person stopped: what is known so far, and what will not be answered."""
+    parts = [said] if said else []
+    parts.append(STOPPED if not waiting else f"{STOPPED} {LEFT.format(count=count(waiting, 'waiting message'))}")
+    found = [step for step in (() if record is None else record.steps) if step.kind == "tool" and step.ok]
+    if found and not said:
+        lines = [f"- {step.name}: `{_shorten(step.detail).replace('`', chr(39))}`" for step in found[-KNOWN_LINES:]]
+        parts.append("\n".join([KNOWN, *lines]))
+    return "\n\n".join(parts)
+
+
+def _shorten(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= KNOWN_CHARS else f"{text[:KNOWN_CHARS]}…"
+
+
+def build_messages(
+    conversation: Conversation, known: int, now: datetime, said: Sequence[Message] = ()
+) -> tuple[NewMessage, ...]:
+    """Build the history rows of what a run added: everything after the first ``known`` messages.
+
+    ``said`` are the chat messages that the run was asked; each one's id goes with its row.
+    """
+    ids: dict[tuple[str, datetime | None], list[str]] = {}
+    for message, asked in zip(said, build_question(said), strict=True):
+        ids.setdefault((asked.speaker or "", asked.at), []).append(message.id)
+    rows: list[NewMessage] = []
+    for m, tokens in zip(conversation.messages[known:], conversation.tokens[known:], strict=True):
+        mine = ids.get((m.speaker or "", m.at), []) if m.role == "user" else []
+        said_id = mine.pop(0) if mine else ""
+        rows.append(NewMessage(role=m.role, body=dump_message(m), tokens=tokens, created_at=now, said_id=said_id))
+    return tuple(rows)
 
 
 def build_outcome(answer: Answer, thread_key: str, outbox: Sequence[NewOutboxItem], now: datetime) -> RunOutcome:
@@ -68,6 +105,7 @@ def build_outcome(answer: Answer, thread_key: str, outbox: Sequence[NewOutboxIte
         ended_at=now,
         messages=answer.messages,
         summary=answer.summary,
+        answered=answer.answered,
         outbox=tuple(outbox),
         usage=() if record is None else build_usage_rows(record, thread_key, answer.author, now),
     )

@@ -40,8 +40,8 @@ from bot.models import (
     offer_workers,
     sort_models,
 )
-from bot.presenter import Sender
 from bot.redact import SecretRedactor
+from bot.sender import Sender
 from bot.session import EventTap, Session
 from bot.settings import ModelSettings, Settings
 from bot.storage import open_store

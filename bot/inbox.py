@@ -10,7 +10,7 @@ import structlog
 from adapters.chat import Action, Deleted, Inbound, Message, Stop
 from agent_core.context import Clock, Redactor
 from agent_core.llm.wire import clean_text
-from bot.messages import dump_inbound, event_key, kind_of
+from bot.messages import STEER, dump_inbound, event_key, kind_of
 from bot.presenter import build_notice
 from bot.storage.base import NewInboxItem, Store
 
@@ -20,6 +20,13 @@ QUEUE_FULL = (
     "I have {limit} messages of this thread waiting already, so I did not take this one. "
     "Please send it again when I have answered."
 )
+
+
+STOP_WORDS = frozenset({"stop", "停止", "停"})
+"""A message that says nothing else ends what runs in its thread; ``!`` before it is usual."""
+
+MORE_STOPS = 50
+"""A full queue of a thread still has room for so many stops: they are what empties it."""
 
 
 class Inbox:
@@ -56,27 +63,55 @@ class Inbox:
         Raises:
             StoreError: it could not be stored; the adapter must not acknowledge it.
         """
+        if isinstance(inbound, Deleted):
+            return await self._take_back(inbound)
         key = inbound.thread.key
-        addressed = not isinstance(inbound, Message) or inbound.mentioned or inbound.direct
+        addressed = not isinstance(inbound, Message | Stop) or (
+            isinstance(inbound, Message) and (inbound.mentioned or inbound.direct)
+        )
         if not addressed and not await self._store.knows_thread(key):
             self.accepted["ignored"] += 1
             return False
         now = self._clock.now()
+        meant, kind = _read_control(inbound)
         item = NewInboxItem(
             event_key=event_key(inbound),
             thread_key=key,
-            kind=kind_of(inbound),
-            payload=dump_inbound(self._storable(inbound)),
+            kind=kind,
+            payload=dump_inbound(self._storable(meant)),
             received_at=now,
+            said_id=inbound.id if isinstance(inbound, Message) else "",
+            inside=isinstance(inbound, Message) and inbound.id != inbound.thread.thread,
         )
         notice = build_notice(
             inbound.thread, QUEUE_FULL.format(limit=self._queue_limit), key=f"full/{item.event_key}", now=now
         )
-        accepted = await self._store.accept(item, queue_limit=self._queue_limit, refusal=notice)
+        limit = self._queue_limit + (MORE_STOPS if isinstance(meant, Stop) else 0)
+        accepted = await self._store.accept(item, queue_limit=limit, refusal=notice)
         self.accepted[accepted.outcome] += 1
         if accepted.outcome != "duplicate":
             log.info("message_accepted", thread=key, seq=accepted.seq, outcome=accepted.outcome)
             self._wake()
+        return True
+
+    async def _take_back(self, deleted: Deleted) -> bool:
+        """Let a message that was deleted on the platform leave its thread; it is not answered any more."""
+        key = deleted.thread.key
+        if not await self._store.knows_thread(key):
+            self.accepted["ignored"] += 1
+            return False
+        now = self._clock.now()
+        item = NewInboxItem(
+            event_key=event_key(deleted),
+            thread_key=key,
+            kind=kind_of(deleted),
+            payload=dump_inbound(self._storable(deleted)),
+            received_at=now,
+            said_id=deleted.message_id,
+        )
+        became = await self._store.erase_message(item, now=now)
+        log.info("message_taken_back", thread=key, became=became)
+        self._wake()
         return True
 
     def _storable(self, inbound: Inbound) -> Inbound:
@@ -84,4 +119,21 @@ class Inbox:
         author = replace(inbound.author, name=clean_text(inbound.author.name))
         if isinstance(inbound, Action | Stop | Deleted):
             return replace(inbound, author=author)
-        return replace(inbound, author=author, text=self._redactor.redact(clean_text(inbound.text)))
+        text = self._redactor.redact(clean_text(inbound.text))
+        if isinstance(inbound, Message):
+            return replace(inbound, author=author, text=text, quoted=self._redactor.redact(clean_text(inbound.quoted)))
+        return replace(inbound, author=author, text=text)
+
+
+def _read_control(inbound: Inbound) -> tuple[Inbound, str]:
+    """Return what a message means, and its kind: a stop, a word for the run under way, or what it says."""
+    if not isinstance(inbound, Message):
+        return inbound, kind_of(inbound)
+    text = inbound.text.strip()
+    if text.strip("!.。！").strip().lower() in STOP_WORDS:
+        stop = Stop(thread=inbound.thread, id=inbound.id, author=inbound.author, sent_at=inbound.sent_at)
+        return stop, kind_of(stop)
+    word, _, rest = text.partition(" ")
+    if word.lower() == "!steer" and rest.strip():
+        return replace(inbound, text=rest.strip(), mentioned=True), STEER
+    return inbound, kind_of(inbound)

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+import contextlib
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import structlog
 
-from agent_core.context import Clock
+from adapters.chat import ChatAdapter, Said, ThreadRef
+from agent_core.context import Clock, Redactor
 from agent_core.llm.tokens import TokenCounter
-from agent_core.llm.wire import load_message
+from agent_core.llm.types import ModelMessage
+from agent_core.llm.wire import clean_text, dump_message, load_message
 from agent_core.memory.conversation import Conversation, Summary
 from agent_core.memory.summarize import summary_message
-from bot.storage.base import Store, SummaryRow
+from bot.question import build_past
+from bot.storage.base import Claim, NewMessage, RunRow, Store, SummaryRow
 
 log = structlog.get_logger("hermod.memory")
 
 HISTORY_ROWS = 2_000
 """Newest rows of a thread, after its summary, that are read; the token budget chooses among them."""
+
+PAST_LIMIT = 50
+"""Messages of a thread's past that are read."""
+
+PAST_TIMEOUT_S = 10.0
+NO_PAST = "(nothing that can be read was said in this thread before)"
 
 MODEL = "model"
 """The author of a summary that no person corrected."""
@@ -90,6 +101,40 @@ async def correct_summary(
         )
     )
     return True
+
+
+async def read_past(
+    store: Store,
+    adapter: ChatAdapter,
+    claim: Claim,
+    run: RunRow,
+    counter: TokenCounter,
+    redactor: Redactor,
+    now: datetime,
+) -> None:
+    """Read once what was said in a thread before Hermod came, into its history; only before a run's first step.
+
+    A try that failed is told in the log, and there are a few of them, one a turn.
+    """
+    found = await store.load_run(run.run_id)
+    if found is None or found[1]:
+        return  # a resumed run has to ask what its first attempt asked
+    thread = ThreadRef.parse_key(claim.thread_key)
+    said: tuple[Said, ...] = ()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(PAST_TIMEOUT_S):
+            said = await adapter.fetch_history(thread, limit=PAST_LIMIT)
+    if not said:  # at least the message that called Hermod is there
+        log.warning("past_not_read", thread=claim.thread_key, tries_left=claim.past_left - 1)
+        await store.save_past(claim, run.run_id, None)
+        return
+    clean = [replace(s, text=redactor.redact(clean_text(s.text))) for s in said]
+    told = build_past(clean, left_out={item.said_id for item in claim.items}, root=thread.thread)
+    message = told or ModelMessage(role="user", content=NO_PAST)
+    tokens = Conversation(counter).count(message)
+    row = NewMessage(role=message.role, body=dump_message(message), tokens=tokens, created_at=now)
+    await store.save_past(claim, run.run_id, row)
+    log.info("past_read", thread=claim.thread_key, messages=len(said))
 
 
 class StoreOutputs:

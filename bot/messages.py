@@ -7,8 +7,12 @@ from pydantic_core import to_json
 
 from adapters.chat import Action, Command, Deleted, Inbound, Message, Stop
 
+STEER = "steer"
+"""The kind of a message that is meant for the run under way (``!steer TEXT``); without one it is a question."""
+
 _KINDS: dict[str, TypeAdapter[Inbound]] = {
     "message": TypeAdapter(Message),
+    STEER: TypeAdapter(Message),
     "command": TypeAdapter(Command),
     "action": TypeAdapter(Action),
     "stop": TypeAdapter(Stop),

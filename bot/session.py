@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
-from adapters.chat import Action, ChatAdapter, Command, Message, ThreadRef
+from adapters.chat import Action, ChatAdapter, Command, Deleted, Message, Stop, ThreadRef
 from agent_core.agent import Agent
-from agent_core.context import Clock, Limits, Redactor, RunContext, StepState
+from agent_core.context import Clock, Limits, Redactor, RunContext, Steering, StepState
 from agent_core.llm.tokens import TokenCounter
 from agent_core.llm.types import ModelMessage
 from agent_core.prompts import PromptTemplate
@@ -20,14 +21,18 @@ from agent_core.runtime.events import EventSink, RunEvent
 from agent_core.runtime.loop import AgentLoop
 from agent_core.runtime.state import RunState
 from bot.access import Access
-from bot.answer import Answer, build_answer, build_messages, build_outcome
+from bot.answer import STOPPED, Answer, build_answer, build_messages, build_outcome, build_stopped
 from bot.commands import CommandRunner
-from bot.memory import StoreOutputs, load_memory
-from bot.presenter import Sender, Status, build_reply_rows
+from bot.control import LOOK_S, QUEUED, Halt, Signs, Watch, run_until_halted
+from bot.live import READING, Live, Status
+from bot.memory import StoreOutputs, load_memory, read_past
+from bot.presenter import build_reply_rows
+from bot.question import build_question
+from bot.sender import Sender
 from bot.storage.base import Claim, InboxState, RunRow, Store
 from bot.storage.journal import StoreJournal
 from bot.turn import Turn, read_turn, take_turn
-from bot.words import ThreadWords
+from bot.words import ThreadWords, is_word
 
 if TYPE_CHECKING:
     from agent_core.telemetry import Telemetry
@@ -49,10 +54,14 @@ TOO_LONG = (
     "or put the rest into a file that a tool can read."
 )
 GAVE_UP = "I could not finish this: the process stopped {attempts} times while working on it. (run {run_id})"
-STOPPED = "Stopped."
+NOTHING_TO_STOP = "There is nothing running here that I could stop."
 UNUSED_BUTTON = "That button does nothing any more. Please ask me again."
 UNREADABLE = "I cannot read what was sent here any more; please send it again. (run {run_id})"
 CRASHED = "Something in me broke while I worked on this; the details are in my log. (run {run_id})"
+
+
+ActionHandler = Callable[[Action], Awaitable[str]]
+"""Takes a pressed button of one name; what it returns is said in the thread, unless it is empty."""
 
 
 class EventTap(Protocol):
@@ -61,6 +70,18 @@ class EventTap(Protocol):
     def __call__(self, thread_key: str, event: RunEvent) -> None:
         """Take one event of a run in the thread."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Desk:
+    """What a turn has around it while it is answered."""
+
+    claim: Claim
+    run: RunRow
+    turn: Turn
+    watch: Watch
+    steering: Steering
+    status: Status
 
 
 class Session:
@@ -76,6 +97,8 @@ class Session:
         clock, redactor: the engine's seams.
         tap: follows every run's events, or None.
         telemetry: exports every run's spans and metrics, or None.
+        actions: what becomes of pressed buttons, by their name.
+        look_s: how often to look for what came into a thread while its run works.
     """
 
     def __init__(
@@ -96,6 +119,8 @@ class Session:
         redactor: Redactor,
         tap: EventTap | None = None,
         telemetry: Telemetry | None = None,
+        actions: Mapping[str, ActionHandler] | None = None,
+        look_s: float = LOOK_S,
     ) -> None:
         self._store = store
         self._adapters = adapters
@@ -112,7 +137,10 @@ class Session:
         self._redactor = redactor
         self._tap = tap
         self._telemetry = telemetry
+        self._actions = dict(actions or {})
+        self._look_s = look_s
         self._stopped: set[str] = set()
+        self._late: set[asyncio.Task[Any]] = set()
         self.ended: dict[str, int] = {"finished": 0, "error": 0}
 
     @contextmanager
@@ -132,9 +160,12 @@ class Session:
         if claim.run is None and not claim.items:
             return
         run, turn = await self._resume_or_begin(claim)
-        answer = await self._answer(claim, run, turn)
-        await self._finish(claim, run, answer)
-        await self._deliver(claim)
+        try:
+            answer = await self._answer(claim, run, turn)
+            await self._finish(claim, run, answer)
+            await self._deliver(claim)
+        finally:
+            await self._sender.detach(claim, run.run_id)
 
     async def crashed(self, claim: Claim) -> None:
         """End the thread's run with a visible failure; one is begun for items that never came so far."""
@@ -157,7 +188,7 @@ class Session:
         if claim.run is not None:
             mine = [item for item in claim.items if item.run_id == claim.run.run_id]
             return claim.run, read_turn(thread, mine)
-        turn = take_turn(thread, claim.items, self._access.rights_of)
+        turn = take_turn(thread, claim.items, self._access.rights_of, alone=is_word)
         return await self._begin(claim, turn.item_ids), turn
 
     async def _begin(self, claim: Claim, item_ids: Sequence[int]) -> RunRow:
@@ -183,16 +214,34 @@ class Session:
         messages, problem = _look_at([i for i in turn.inbound if isinstance(i, Message)])
         if isinstance(first, Message) and not messages:
             return Answer(text=problem)
-        async with Status(self._adapters[turn.thread.platform], turn.thread) as status:
-            ctx = self._build_context(claim, run, turn, status.on_event)
+        adapter, steering = self._adapters[turn.thread.platform], Steering()
+        begun = await self._prepare(claim, run)
+        async with Signs(adapter, turn.thread) as signs, Status(adapter, turn.thread) as status:
+            for message_id in turn.signed:
+                signs.put(message_id, f"-{QUEUED}")
+            watch = Watch(
+                store=self._store,
+                claim=claim,
+                run=run,
+                turn=turn,
+                access=self._access,
+                steering=steering,
+                signs=signs,
+                begun=begun,
+                look_s=self._look_s,
+            )
+            if halt := await watch.look():
+                return _build_halted(halt)
+            desk = _Desk(claim=claim, run=run, turn=turn, watch=watch, steering=steering, status=status)
             if isinstance(first, Command):
-                text, ok = await self._commands.run(ctx, first)
-                return Answer(text=text, error="" if ok else "command")
-            answer = await self._ask_agent(run, ctx, messages)
+                return await self._run_command(desk, first)
+            answer = await self._run_agent(desk, messages)
         return replace(answer, text=f"{answer.text}\n\n{problem}") if problem else answer
 
     async def _decline(self, claim: Claim, run: RunRow, turn: Turn) -> Answer | None:
         """Return what ends a turn before anything of it is run, or None."""
+        if turn.stopped or (turn.inbound and all(isinstance(i, Deleted) for i in turn.inbound)):
+            return _end_unbegun(turn)
         if denial := next((d for c in turn.callers if (d := self._access.may_speak(c))), None):
             log.info("turn_denied", thread=claim.thread_key)
             return Answer(text=denial if turn.addressed else "", error="denied")
@@ -202,9 +251,19 @@ class Session:
             return Answer(text=GAVE_UP.format(attempts=run.attempt - 1, run_id=run.run_id), error="gave_up")
         if not turn.inbound:
             return Answer(text=UNREADABLE.format(run_id=run.run_id), error="unreadable")
-        if isinstance(turn.inbound[0], Action):
-            return Answer(text=UNUSED_BUTTON, error="unused")
-        return None
+        return await self._answer_sign(turn)
+
+    async def _answer_sign(self, turn: Turn) -> Answer | None:
+        """Answer a button or a late stop; None where the turn is something else."""
+        match turn.inbound[0]:
+            case Stop():
+                return Answer(text=NOTHING_TO_STOP)
+            case Action(name=name) as action if name in self._actions:
+                return Answer(text=await self._actions[name](action))
+            case Action():
+                return Answer(text=UNUSED_BUTTON, error="unused")
+            case _:
+                return None
 
     async def _progresses(self, run: RunRow) -> bool:
         """Tell whether a run gets on in spite of its restarts: some may end, but not every one, without a new step."""
@@ -212,45 +271,90 @@ class Session:
         done = sum(step.entry.state is StepState.DONE for step in found[1]) if found is not None else 0
         return run.attempt <= MAX_ATTEMPTS * (1 + done)
 
-    def _build_context(self, claim: Claim, run: RunRow, turn: Turn, on_event: EventSink) -> RunContext:
+    async def _prepare(self, claim: Claim, run: RunRow) -> int:
+        """Clear away what an earlier attempt at the run left visible; return how many model calls it had begun."""
+        if claim.run is None:
+            return 0
+        await self._sender.discard(claim, run.run_id)
+        found = await self._store.load_run(run.run_id)
+        steps = () if found is None else found[1]
+        return sum(step.entry.kind == "model" and not step.entry.key.startswith("summary:") for step in steps)
+
+    async def _run_command(self, desk: _Desk, command: Command) -> Answer:
+        ctx = self._build_context(desk, desk.status.on_event)
+        ended = await run_until_halted(self._commands.run(ctx, command), desk.watch, self._late)
+        if isinstance(ended, Halt):
+            return _build_halted(ended)
+        text, ok = ended
+        return Answer(text=text, error="" if ok else "command", answered=desk.watch.answered)
+
+    async def _run_agent(self, desk: _Desk, messages: Sequence[Message]) -> Answer:
+        """Run the agent on messages until it answered, or has to end; people see its answer grow."""
+        claim, run_id, counter = desk.claim, desk.run.run_id, await self._counter()
+        adapter = self._adapters[desk.turn.thread.platform]
+        if claim.past_left and adapter.capabilities.history:
+            desk.status.show(READING)
+            await read_past(self._store, adapter, claim, desk.run, counter, self._redactor, self._clock.now())
+        memory = await load_memory(self._store, claim.thread_key, counter)
+        live = Live(
+            adapter.open_draft(desk.turn.thread, asker=messages[0].author),
+            run_id,
+            redactor=self._redactor,
+            keep=lambda remote_id: self._store.save_draft(claim, run_id, remote_id, self._clock.now()),
+        )
+        async with AsyncExitStack() as stack:
+            if live.draft is not None:
+                self._sender.attach(run_id, live.draft)
+            await stack.enter_async_context(live)
+            ctx = self._build_context(desk, desk.watch.on_event, desk.status.on_event, live.on_event)
+            # the time of the first start, so that a resumed run asks exactly what the first attempt asked
+            values = {"name": "Hermod", "now": f"{desk.run.started_at:%Y-%m-%d %H:%M} UTC"}
+            agent = replace(self._agent, instructions=self._prompt.fill(**values), template=self._prompt.label)
+            work = self._loop.run(agent, ctx, memory.conversation, build_question(messages))
+            ended = await run_until_halted(work, desk.watch, self._late)
+        if live.cut_off:
+            await self._sender.detach(claim, run_id)
+        if isinstance(ended, Halt):
+            text = "" if ended.quiet else build_stopped(live.record, live.text, ended.waiting)
+            if text and live.record is not None:
+                memory.conversation.append(ModelMessage(role="assistant", content=text))
+            answer, record = _build_halted(ended, text), live.record
+        else:
+            record = ended
+            answer = replace(build_answer(record), answered=desk.watch.answered)
+        now = self._clock.now()
+        return replace(
+            answer,
+            record=record,
+            author=f"{messages[0].thread.platform}:{messages[0].author.id}",
+            messages=build_messages(memory.conversation, len(memory.seqs), now, desk.watch.messages),
+            summary=memory.build_summary(claim.thread_key, now),
+        )
+
+    def _build_context(self, desk: _Desk, *followers: EventSink) -> RunContext:
+        thread_key, run_id = desk.claim.thread_key, desk.run.run_id
+
         def emit(event: RunEvent) -> None:
-            on_event(event)
+            for follower in followers:
+                follower(event)
             if self._tap is not None:
-                self._tap(claim.thread_key, event)
+                self._tap(thread_key, event)
 
         ctx = RunContext(
-            run_id=run.run_id,
-            thread_id=claim.thread_key,
+            run_id=run_id,
+            thread_id=thread_key,
             limits=self._limits,
             deadline=self._clock.monotonic() + self._limits.run_deadline_s,
             clock=self._clock,
             redactor=self._redactor,
-            journal=StoreJournal(self._store, claim, run.run_id, self._clock),
+            journal=StoreJournal(self._store, desk.claim, run_id, self._clock),
             emit=emit,
             outputs=StoreOutputs(self._store, self._clock),
-            cache_scope=self._access.scope_of(turn.callers),
-            deps=turn,
+            steering=desk.steering,
+            cache_scope=self._access.scope_of(desk.turn.callers),
+            deps=desk.turn,
         )
         return ctx if self._telemetry is None else self._telemetry.follow(ctx)
-
-    async def _ask_agent(self, run: RunRow, ctx: RunContext, messages: Sequence[Message]) -> Answer:
-        memory = await load_memory(self._store, ctx.thread_id, await self._counter())
-        question = [ModelMessage(role="user", content=m.text, speaker=m.author.name, at=m.sent_at) for m in messages]
-        # the time of the first start, so that a resumed run asks exactly what the first attempt asked
-        values = {"name": "Hermod", "now": f"{run.started_at:%Y-%m-%d %H:%M} UTC"}
-        agent = replace(self._agent, instructions=self._prompt.fill(**values), template=self._prompt.label)
-        record = await self._loop.run(agent, ctx, memory.conversation, question)
-        for step in record.steps:
-            # what an open breaker kept from being asked is no news; why it opened was told before
-            if failures := [line for line in step.failures if "not asked (" not in line]:
-                log.warning("model_fell_back", run_id=run.run_id, provider=step.provider, failures=failures)
-        now = self._clock.now()
-        return build_answer(
-            record,
-            author=f"{messages[0].thread.platform}:{messages[0].author.id}",
-            messages=build_messages(memory.conversation, len(memory.seqs), now),
-            summary=memory.build_summary(ctx.thread_id, now),
-        )
 
     # -- the end -------------------------------------------------------------------------------------
 
@@ -265,8 +369,24 @@ class Session:
         log.info("run_ended", thread=claim.thread_key, run_id=run.run_id, state=outcome.state, error=outcome.error)
 
     async def _deliver(self, claim: Claim) -> None:
-        rows = await self._store.load_outbox(claim.thread_key)
-        await self._sender.send(claim, tuple(row for row in rows if not row.state.final))
+        await self._sender.send(claim, await self._store.load_due(claim.thread_key, now=self._clock.now()))
+
+
+def _end_unbegun(turn: Turn) -> Answer:
+    """Build the answer of a turn that was stopped before it began, or is about what was deleted since."""
+    if not turn.stopped:
+        return Answer(text="")
+    return (
+        Answer(text=build_stopped(None, "", turn.waiting), error="cancelled")
+        if turn.waiting
+        else Answer(text=NOTHING_TO_STOP)
+    )
+
+
+def _build_halted(halt: Halt, text: str | None = None) -> Answer:
+    """Build the answer of a run that a person ended."""
+    said = "" if halt.quiet else build_stopped(None, "", halt.waiting)
+    return Answer(text=said if text is None else text, error="cancelled", answered=halt.answered)
 
 
 def _look_at(messages: Sequence[Message]) -> tuple[list[Message], str]:

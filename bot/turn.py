@@ -8,8 +8,8 @@ from datetime import datetime
 
 import structlog
 
-from adapters.chat import Inbound, Message, ThreadRef
-from bot.access import Caller
+from adapters.chat import Inbound, Message, Stop, ThreadRef
+from bot.access import Caller, Rights
 from bot.messages import load_inbound
 from bot.storage.base import InboxItem
 
@@ -28,21 +28,30 @@ class Turn:
         callers: everybody who asked.
         inbound: what they said, in the order in which they said it; empty when it cannot be read.
         item_ids: its rows in the inbox.
+        stopped: somebody who may do so ended all of it before it was begun.
+        signed: ids of its messages that carry the sign that they wait.
     """
 
     thread: ThreadRef
     callers: tuple[Caller, ...]
     inbound: tuple[Inbound, ...] = ()
     item_ids: tuple[int, ...] = ()
+    stopped: bool = False
+    signed: tuple[str, ...] = ()
 
     @property
     def addressed(self) -> bool:
         """True when Hermod was spoken to, not only overheard."""
         return any(not isinstance(i, Message) or i.mentioned or i.direct for i in self.inbound)
 
+    @property
+    def waiting(self) -> int:
+        """How many questions and commands it has, what only controls Hermod left out."""
+        return sum(not isinstance(i, Stop) for i in self.inbound)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Read:
+class Read:
     """An item with what it holds; None where that cannot be read."""
 
     item: InboxItem
@@ -55,23 +64,40 @@ class _Read:
         return at, self.item.seq
 
 
-def take_turn(thread: ThreadRef, items: Sequence[InboxItem], rights_of: Callable[[Caller], object]) -> Turn:
+def take_turn(
+    thread: ThreadRef,
+    items: Sequence[InboxItem],
+    rights_of: Callable[[Caller], Rights],
+    *,
+    alone: Callable[[Message], bool] = lambda message: False,
+) -> Turn:
     """Take the first open items that belong together: messages of people with equal rights, or one of anything else.
+
+    Where somebody who may speak has said stop, all that was said before it is taken at once, to be ended.
 
     Args:
         thread: of the items.
         items: open items, at least one.
         rights_of: what a person may do; compared with ``==``.
+        alone: tells a message that shares a turn with no other one.
     """
-    taken: list[_Read] = []
+    reads = read_items(items)
+    stops = [
+        n
+        for n, read in enumerate(reads)
+        if isinstance(read.inbound, Stop) and rights_of(Caller.of(thread, read.inbound.author)).speak
+    ]
+    if stops:
+        return _build_turn(thread, reads[: stops[-1] + 1], stopped=True)
+    taken: list[Read] = []
     rights: object = None
     chars = 0
-    for read in _read_items(items):
-        if not isinstance(read.inbound, Message):
+    for read in reads:
+        if not isinstance(read.inbound, Message) or alone(read.inbound):
             taken = taken or [read]
             break
         theirs = rights_of(Caller.of(thread, read.inbound.author))
-        chars += len(read.inbound.text)
+        chars += len(read.inbound.text) + len(read.inbound.quoted)
         if taken and (theirs != rights or chars > MAX_TURN_CHARS):
             break
         rights = theirs
@@ -81,21 +107,26 @@ def take_turn(thread: ThreadRef, items: Sequence[InboxItem], rights_of: Callable
 
 def read_turn(thread: ThreadRef, items: Sequence[InboxItem]) -> Turn:
     """Read the turn of a run that was begun before, from the items that are bound to it."""
-    return _build_turn(thread, _read_items(items))
+    reads = read_items(items)
+    stopped = len(reads) > 1 and any(isinstance(read.inbound, Stop) for read in reads)
+    return _build_turn(thread, reads, stopped=stopped)
 
 
-def _build_turn(thread: ThreadRef, reads: Sequence[_Read]) -> Turn:
+def read_items(items: Sequence[InboxItem]) -> list[Read]:
+    """Read items, in the order in which they were said."""
+    return sorted((Read(item=item, inbound=_read(item)) for item in items), key=lambda read: read.order)
+
+
+def _build_turn(thread: ThreadRef, reads: Sequence[Read], *, stopped: bool = False) -> Turn:
     inbound = tuple(read.inbound for read in reads if read.inbound is not None)
     return Turn(
         thread=thread,
         callers=tuple(dict.fromkeys(Caller.of(thread, i.author) for i in inbound)),
         inbound=inbound,
         item_ids=tuple(read.item.id for read in reads),
+        stopped=stopped,
+        signed=tuple(r.inbound.id for r in reads if r.item.signed and isinstance(r.inbound, Message)),
     )
-
-
-def _read_items(items: Sequence[InboxItem]) -> list[_Read]:
-    return sorted((_Read(item=item, inbound=_read(item)) for item in items), key=lambda read: read.order)
 
 
 def _read(item: InboxItem) -> Inbound | None:

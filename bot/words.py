@@ -16,12 +16,22 @@ HELP = """Words about this thread:
 - `!summary` shows what I keep of its older messages
 - `!summary TEXT` corrects that, `!summary forget` drops it
 - `!forget` drops everything that was said and found here
-- `!providers` shows how the models are doing"""
+- `!providers` shows how the models are doing
+- `!stop` ends what I am doing here, and what waits
+- `!steer TEXT` tells me something about what I am doing, while I do it"""
 NO_SUMMARY = "This thread has no summary: it is short enough to be read whole."
 DROPPED = (
     "This thread has no summary: it was dropped, and the first {through} messages are not sent to the model any more."
 )
 FORGOTTEN = "I have forgotten this thread: messages, summary, tool results and traces. The audit log keeps no content."
+
+
+WORDS = frozenset({"!summary", "!forget", "!providers", "!help"})
+
+
+def is_word(message: Message) -> bool:
+    """Tell whether a message is such a word: it is answered alone, and no model ever reads it."""
+    return message.text.strip().partition(" ")[0].lower() in WORDS
 
 
 class ThreadWords:

@@ -45,7 +45,8 @@ class NewInboxItem:
     """What came in, before it is a row.
 
     ``event_key`` is the platform's *logical* id (``slack:T1/C1/1700.1/message``): twins and redeliveries
-    have the same. ``kind`` is ``message``, ``command``, ``action`` or ``job``; ``payload`` is JSON.
+    have the same. ``kind`` is a word of ``bot.messages``; ``payload`` is JSON. ``said_id`` is the platform's id of
+    a message, by which it can be taken back. ``inside``: the message stands in a thread that is older than it.
     """
 
     event_key: str
@@ -53,11 +54,16 @@ class NewInboxItem:
     kind: str
     payload: str
     received_at: datetime
+    said_id: str = ""
+    inside: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxItem:
-    """A row of the inbox. ``seq`` grows by one inside a thread, in the order of acceptance."""
+    """A row of the inbox. ``seq`` grows by one inside a thread, in the order of acceptance.
+
+    ``signed``: its message carries the sign that it waits.
+    """
 
     id: int
     event_key: str
@@ -68,6 +74,8 @@ class InboxItem:
     received_at: datetime
     state: InboxState
     run_id: str | None
+    said_id: str = ""
+    signed: bool = False
 
 
 class OutboxState(StrEnum):
@@ -132,12 +140,16 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewMessage:
-    """One entry of a thread's history: a ``ModelMessage`` as JSON, with its token count."""
+    """One entry of a thread's history: a ``ModelMessage`` as JSON, with its token count.
+
+    ``said_id`` is the platform's id of the message that it came from; empty for what people did not write.
+    """
 
     role: str
     body: str
     tokens: int
     created_at: datetime
+    said_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +205,8 @@ class UsageRow:
 class RunOutcome:
     """Everything that the end of a run changes, in one transaction.
 
-    ``state`` is ``finished`` or ``error``. The run's inbox items become done, ``messages`` join the history,
+    ``state`` is ``finished`` or ``error``. The run's inbox items become done, and with them the open ones of
+    ``answered`` (ids); ``messages`` join the history, those that were erased meanwhile without their text;
     ``outbox`` waits to be posted, ``usage`` is added, ``summary`` replaces the thread's.
     """
 
@@ -205,6 +218,7 @@ class RunOutcome:
     outbox: tuple[NewOutboxItem, ...] = ()
     usage: tuple[UsageRow, ...] = ()
     summary: SummaryRow | None = None
+    answered: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +226,8 @@ class Claim:
     """The right to work on a thread until ``lease_until``, and what is to be done there.
 
     ``items``: open inbox rows plus those of ``run``, in order. ``run``: a run that an earlier owner left
-    unfinished, or None. ``outbox``: rows that are pending or sending and due, in order.
+    unfinished, or None. ``outbox``: rows that are pending or sending and due, in order. ``past_left``: how often
+    reading what was said before the first accepted message may still be tried.
     """
 
     thread_key: str
@@ -222,6 +237,7 @@ class Claim:
     items: tuple[InboxItem, ...]
     run: RunRow | None
     outbox: tuple[OutboxItem, ...]
+    past_left: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,8 +332,25 @@ class Store(Protocol):
         """Store what came in, once per ``event_key``, and make its thread known.
 
         When the thread already has ``queue_limit`` open items, the item is stored as refused and
-        ``refusal`` (if any) joins the outbox. Durable against power loss when this returns.
+        ``refusal`` (if any) joins the outbox. A message that was erased before is a duplicate. Durable against power
+        loss when this returns.
         """
+        ...
+
+    async def erase_message(self, item: NewInboxItem, *, now: datetime) -> Literal["dropped", "under way", "erased"]:
+        """Take back the message ``item.said_id`` of a known thread, and keep it out when it arrives later.
+
+        An open item is dropped; in the history ``[deleted]`` stands for the text. While a run answers it,
+        ``item`` itself joins the inbox, so that whoever works on the run hears of it.
+        """
+        ...
+
+    async def load_open(self, thread_key: str, *, after_seq: int = 0) -> tuple[InboxItem, ...]:
+        """The open items of a thread whose number is greater than ``after_seq``, in order."""
+        ...
+
+    async def mark_signed(self, claim: Claim, item_id: int) -> None:
+        """Record that an item's message carries the sign that it waits, before it is put there."""
         ...
 
     async def knows_thread(self, thread_key: str) -> bool:
@@ -385,7 +418,24 @@ class Store(Protocol):
         """The newest runs first."""
         ...
 
+    # what people see of a run while it works
+    async def save_draft(self, claim: Claim, run_id: str, remote_id: str, now: datetime) -> None:
+        """Record what became visible of a run's answer. The first part of the answer that is settled ends it."""
+        ...
+
+    async def load_draft(self, run_id: str) -> str | None:
+        """The platform's id of what is visible of a run's answer, or None."""
+        ...
+
+    async def drop_draft(self, claim: Claim, run_id: str) -> None:
+        """Record that nothing of it is visible any more."""
+        ...
+
     # history
+    async def save_past(self, claim: Claim, run_id: str, message: NewMessage | None) -> None:
+        """Put what was said before Hermod came into the history, once; None: it could not be read this time."""
+        ...
+
     async def load_messages(
         self, thread_key: str, *, limit: int | None = None, after_seq: int = 0
     ) -> tuple[StoredMessage, ...]:
@@ -425,14 +475,22 @@ class Store(Protocol):
         """Queue a post that belongs to no run (a notice)."""
         ...
 
-    async def begin_send(self, claim: Claim, outbox_id: int) -> None:
-        """Mark a row as sending and count the attempt, before the platform is called."""
+    async def begin_send(self, claim: Claim, outbox_id: int, *, now: datetime) -> float:
+        """Mark a row as sending and count the attempt, before the platform is called.
+
+        Returns:
+            For how many seconds from ``now`` the lease still lasts; negative when it is over.
+        """
         ...
 
     async def finish_send(
         self, claim: Claim, outbox_id: int, state: OutboxState, *, remote_id: str | None, reason: str, next_at: datetime
     ) -> None:
         """Record what became of it; ``pending`` means: again, not before ``next_at``."""
+        ...
+
+    async def load_due(self, thread_key: str, *, now: datetime) -> tuple[OutboxItem, ...]:
+        """The posts of a thread that are pending or sending, in order, up to the first that is not due."""
         ...
 
     async def load_outbox(self, thread_key: str) -> tuple[OutboxItem, ...]:

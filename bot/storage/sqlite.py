@@ -28,7 +28,9 @@ from bot.storage.base import (
     AuditRow,
     Claim,
     Counts,
+    InboxItem,
     NewInboxItem,
+    NewMessage,
     NewOutboxItem,
     OutboxItem,
     OutboxState,
@@ -94,6 +96,18 @@ class SqliteStore:
         work = partial(claims.accept, item=item, queue_limit=queue_limit, refusal=refusal)
         return await self._writer.run(work, durable=True)
 
+    async def erase_message(self, item: NewInboxItem, *, now: datetime) -> Literal["dropped", "under way", "erased"]:
+        """Take a message back, wherever it is."""
+        return await self._writer.run(partial(runs.erase_message, item=item, now=now), durable=True)
+
+    async def load_open(self, thread_key: str, *, after_seq: int = 0) -> tuple[InboxItem, ...]:
+        """Return the open items after one of them."""
+        return await self._reader.run(partial(claims.load_open, thread_key=thread_key, after_seq=after_seq))
+
+    async def mark_signed(self, claim: Claim, item_id: int) -> None:
+        """Record that an item's message carries a sign."""
+        await self._writer.run(partial(claims.mark_signed, claim=claim, item_id=item_id))
+
     async def knows_thread(self, thread_key: str) -> bool:
         """Tell whether something of this thread was ever accepted."""
         return await self._reader.run(partial(claims.knows_thread, thread_key=thread_key))
@@ -156,7 +170,25 @@ class SqliteStore:
         """Return the newest runs first."""
         return await self._reader.run(partial(runs.list_runs, thread_key=thread_key, limit=limit))
 
+    # what people see of a run while it works
+
+    async def save_draft(self, claim: Claim, run_id: str, remote_id: str, now: datetime) -> None:
+        """Record what became visible of a run's answer."""
+        await self._writer.run(partial(runs.save_draft, claim=claim, run_id=run_id, remote_id=remote_id, now=now))
+
+    async def load_draft(self, run_id: str) -> str | None:
+        """Return the platform's id of it."""
+        return await self._reader.run(partial(runs.load_draft, run_id=run_id))
+
+    async def drop_draft(self, claim: Claim, run_id: str) -> None:
+        """Record that nothing is visible any more."""
+        await self._writer.run(partial(runs.drop_draft, claim=claim, run_id=run_id))
+
     # history
+
+    async def save_past(self, claim: Claim, run_id: str, message: NewMessage | None) -> None:
+        """Put a thread's past into its history; ``StoreError`` when that is settled already."""
+        await self._writer.run(partial(runs.save_past, claim=claim, run_id=run_id, message=message))
 
     async def load_messages(
         self, thread_key: str, *, limit: int | None = None, after_seq: int = 0
@@ -197,9 +229,9 @@ class SqliteStore:
         """Queue a post that belongs to no run."""
         await self._writer.run(partial(claims.add_outbox, item=item))
 
-    async def begin_send(self, claim: Claim, outbox_id: int) -> None:
+    async def begin_send(self, claim: Claim, outbox_id: int, *, now: datetime) -> float:
         """Mark a post as sending; ``StoreError`` when it is already delivered or failed."""
-        await self._writer.run(partial(claims.begin_send, claim=claim, outbox_id=outbox_id))
+        return await self._writer.run(partial(claims.begin_send, claim=claim, outbox_id=outbox_id, now=now))
 
     async def finish_send(
         self, claim: Claim, outbox_id: int, state: OutboxState, *, remote_id: str | None, reason: str, next_at: datetime
@@ -216,6 +248,10 @@ class SqliteStore:
                 next_at=next_at,
             )
         )
+
+    async def load_due(self, thread_key: str, *, now: datetime) -> tuple[OutboxItem, ...]:
+        """Return the posts of a thread that are due."""
+        return await self._reader.run(partial(claims.load_due, thread_key=thread_key, now=build_micros(now)))
 
     async def load_outbox(self, thread_key: str) -> tuple[OutboxItem, ...]:
         """Return all posts of a thread, in order."""

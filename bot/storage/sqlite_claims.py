@@ -9,6 +9,7 @@ from bot.storage.base import (
     Accepted,
     Claim,
     Fenced,
+    InboxItem,
     NewInboxItem,
     NewOutboxItem,
     OutboxItem,
@@ -16,6 +17,7 @@ from bot.storage.base import (
     StoreError,
 )
 from bot.storage.sqlite_connection import Tx
+from bot.storage.sqlite_memory import is_erased
 from bot.storage.sqlite_rows import (
     build_key_filter,
     build_micros,
@@ -27,6 +29,8 @@ from bot.storage.sqlite_rows import (
 
 _FREE = "(owner IS NULL OR lease_until <= ?)"
 _UNDELIVERED = "state IN ('pending', 'sending')"
+PAST_TRIES = 3
+"""How often it is tried to read what was said in a thread before Hermod came."""
 
 
 def check_claim(tx: Tx, claim: Claim) -> None:
@@ -59,6 +63,8 @@ def accept(tx: Tx, item: NewInboxItem, queue_limit: int, refusal: NewOutboxItem 
     known = tx.one("SELECT seq FROM inbox WHERE event_key = ?", item.event_key)
     if known is not None:
         return Accepted(outcome="duplicate", seq=known["seq"])
+    if item.said_id and is_erased(tx, item.thread_key, item.said_id):
+        return Accepted(outcome="duplicate", seq=0)
     at = build_micros(item.received_at)
     ensure_thread(tx, item.thread_key, at)
     waiting = tx.all(
@@ -67,22 +73,26 @@ def accept(tx: Tx, item: NewInboxItem, queue_limit: int, refusal: NewOutboxItem 
     full = len(waiting) >= queue_limit
     (counted,) = tx.all(
         "UPDATE thread SET last_seq = last_seq + 1,"
+        " past_left = CASE WHEN ? AND last_seq = 0 THEN ? ELSE past_left END,"
         " open_since = CASE WHEN ? THEN open_since ELSE coalesce(open_since, ?) END"
         " WHERE thread_key = ? RETURNING last_seq",
+        item.inside,
+        PAST_TRIES,
         full,
         at,
         item.thread_key,
     )
     seq: int = counted["last_seq"]
     tx.do(
-        "INSERT INTO inbox (event_key, thread_key, seq, kind, payload, received_at, state)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO inbox (event_key, thread_key, seq, kind, payload, received_at, said_id, state)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         item.event_key,
         item.thread_key,
         seq,
         item.kind,
         item.payload,
         at,
+        item.said_id,
         "refused" if full else "open",
     )
     if full and refusal is not None:
@@ -93,6 +103,20 @@ def accept(tx: Tx, item: NewInboxItem, queue_limit: int, refusal: NewOutboxItem 
 def knows_thread(tx: Tx, thread_key: str) -> bool:
     """Tell whether an inbox row was ever stored for the thread (a mere notice does not count)."""
     return tx.one("SELECT 1 FROM thread WHERE thread_key = ? AND last_seq > 0", thread_key) is not None
+
+
+def load_open(tx: Tx, thread_key: str, after_seq: int) -> tuple[InboxItem, ...]:
+    """Return the open items after one of them, in order."""
+    rows = tx.all(
+        "SELECT * FROM inbox WHERE thread_key = ? AND state = 'open' AND seq > ? ORDER BY seq", thread_key, after_seq
+    )
+    return tuple(map(parse_inbox, rows))
+
+
+def mark_signed(tx: Tx, claim: Claim, item_id: int) -> None:
+    """Record that an item's message carries the sign that it waits."""
+    check_claim(tx, claim)
+    tx.do("UPDATE inbox SET signed = 1 WHERE id = ? AND thread_key = ?", item_id, claim.thread_key)
 
 
 # -- claims ----------------------------------------------------------------------------------------
@@ -134,7 +158,8 @@ def claim_thread(tx: Tx, owner: str, prefixes: Sequence[str], lease_s: float, no
         return None
     until = build_micros(now + timedelta(seconds=lease_s))
     (thread,) = tx.all(
-        "UPDATE thread SET owner = ?, lease_until = ?, epoch = epoch + 1 WHERE thread_key = ? RETURNING epoch",
+        "UPDATE thread SET owner = ?, lease_until = ?, epoch = epoch + 1 WHERE thread_key = ?"
+        " RETURNING epoch, past_left",
         owner,
         until,
         key,
@@ -150,7 +175,8 @@ def claim_thread(tx: Tx, owner: str, prefixes: Sequence[str], lease_s: float, no
         lease_until=parse_micros(until),
         items=tuple(sorted(map(parse_inbox, items), key=lambda item: item.seq)),
         run=None if run is None else parse_run(run),
-        outbox=_load_sendable(tx, key, at),
+        outbox=load_due(tx, key, at),
+        past_left=thread["past_left"],
     )
 
 
@@ -227,17 +253,19 @@ def add_outbox(tx: Tx, item: NewOutboxItem) -> None:
     _refresh_send_at(tx, item.thread_key)
 
 
-def begin_send(tx: Tx, claim: Claim, outbox_id: int) -> None:
-    """Count an attempt and mark the row as sending."""
+def begin_send(tx: Tx, claim: Claim, outbox_id: int, now: datetime) -> float:
+    """Count an attempt and mark the row as sending; return the seconds that are left of the lease."""
     check_claim(tx, claim)
     _load_undelivered(tx, claim, outbox_id)
     tx.do("UPDATE outbox SET state = 'sending', attempts = attempts + 1 WHERE id = ?", outbox_id)
+    (thread,) = tx.all("SELECT lease_until FROM thread WHERE thread_key = ?", claim.thread_key)
+    return (parse_micros(thread["lease_until"]) - now).total_seconds()
 
 
 def finish_send(
     tx: Tx, claim: Claim, outbox_id: int, state: OutboxState, remote_id: str | None, reason: str, next_at: datetime
 ) -> None:
-    """Record what became of a post; a delivered or failed one is not changed any more."""
+    """Record what became of a post; a delivered or failed one is not changed any more, and its run has no draft."""
     check_claim(tx, claim)
     _load_undelivered(tx, claim, outbox_id)
     tx.do(
@@ -248,6 +276,8 @@ def finish_send(
         build_micros(next_at),
         outbox_id,
     )
+    if state.final:
+        tx.do("DELETE FROM draft WHERE run_id = (SELECT run_id FROM outbox WHERE id = ?)", outbox_id)
     _refresh_send_at(tx, claim.thread_key)
 
 
@@ -256,7 +286,7 @@ def load_outbox(tx: Tx, thread_key: str) -> tuple[OutboxItem, ...]:
     return tuple(map(parse_outbox, tx.all("SELECT * FROM outbox WHERE thread_key = ? ORDER BY id", thread_key)))
 
 
-def _load_sendable(tx: Tx, thread_key: str, now: int) -> tuple[OutboxItem, ...]:
+def load_due(tx: Tx, thread_key: str, now: int) -> tuple[OutboxItem, ...]:
     """Return undelivered posts up to the first that is not due: a later one never overtakes it."""
     rows = tx.all(f"SELECT * FROM outbox WHERE thread_key = ? AND {_UNDELIVERED} ORDER BY id", thread_key)
     late = next((n for n, row in enumerate(rows) if row["next_at"] > now), len(rows))

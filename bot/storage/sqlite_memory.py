@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from bot.storage.base import NewMessage, StoredMessage, SummaryRow
 from bot.storage.sqlite_connection import Tx
 from bot.storage.sqlite_rows import build_micros, parse_message, parse_summary
 
+DELETED = "[deleted]"
+"""Stands in a history for the text of a message that was deleted on the platform."""
+
+_BLANKED = "body = json_set(body, '$.content', ?), tokens = min(tokens, 8)"
+
 
 def add_message(tx: Tx, thread_key: str, seq: int, run_id: str, message: NewMessage) -> None:
-    """Append an entry to a history."""
+    """Append an entry to a history; of a message that was erased meanwhile without its text."""
     tx.do(
-        "INSERT INTO message (thread_key, seq, run_id, role, body, tokens, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO message (thread_key, seq, run_id, role, body, tokens, created_at, said_id)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         thread_key,
         seq,
         run_id,
@@ -20,7 +27,34 @@ def add_message(tx: Tx, thread_key: str, seq: int, run_id: str, message: NewMess
         message.body,
         message.tokens,
         build_micros(message.created_at),
+        message.said_id,
     )
+    if message.said_id and is_erased(tx, thread_key, message.said_id):
+        tx.do(f"UPDATE message SET {_BLANKED} WHERE thread_key = ? AND seq = ?", DELETED, thread_key, seq)
+
+
+def append_messages(tx: Tx, thread_key: str, run_id: str, messages: Sequence[NewMessage], at: int) -> None:
+    """Append entries to a history, and note that something happened in the thread at ``at``."""
+    (thread,) = tx.all(
+        "UPDATE thread SET last_message_seq = last_message_seq + ?, last_at = max(last_at, ?) WHERE thread_key = ?"
+        " RETURNING last_message_seq",
+        len(messages),
+        at,
+        thread_key,
+    )
+    first = thread["last_message_seq"] - len(messages) + 1
+    for seq, message in enumerate(messages, start=first):
+        add_message(tx, thread_key, seq, run_id, message)
+
+
+def is_erased(tx: Tx, thread_key: str, said_id: str) -> bool:
+    """Tell whether a message was deleted on the platform."""
+    return tx.one("SELECT 1 FROM erased WHERE thread_key = ? AND said_id = ?", thread_key, said_id) is not None
+
+
+def blank_message(tx: Tx, thread_key: str, said_id: str) -> None:
+    """Replace the text of a message in the history."""
+    tx.do(f"UPDATE message SET {_BLANKED} WHERE thread_key = ? AND said_id = ?", DELETED, thread_key, said_id)
 
 
 def load_messages(tx: Tx, thread_key: str, limit: int | None, after_seq: int) -> tuple[StoredMessage, ...]:

@@ -72,6 +72,8 @@ def parse_inbox(row: sqlite3.Row) -> InboxItem:
         received_at=parse_micros(row["received_at"]),
         state=InboxState(row["state"]),
         run_id=row["run_id"],
+        said_id=row["said_id"],
+        signed=bool(row["signed"]),
     )
 
 

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
+from typing import Literal
 
 from agent_core.context import JournalEntry, StepState
 from bot.storage.base import (
     Claim,
+    NewInboxItem,
+    NewMessage,
     RunOutcome,
     RunRow,
     SessionRow,
     StepRow,
     StoreError,
 )
-from bot.storage.sqlite_claims import add_outbox, check_claim
+from bot.storage.sqlite_claims import accept, add_outbox, check_claim
 from bot.storage.sqlite_connection import Tx
 from bot.storage.sqlite_ledger import add_usage
-from bot.storage.sqlite_memory import add_message, save_summary
+from bot.storage.sqlite_memory import append_messages, blank_message, save_summary
 from bot.storage.sqlite_rows import (
     LAST_CHARACTER,
     build_micros,
@@ -29,6 +33,8 @@ from bot.storage.sqlite_rows import (
 )
 
 _FINAL = ("finished", "error")
+NO_LIMIT = 2**31
+"""Of the queue, for what is not a question."""
 
 
 def begin_run(tx: Tx, claim: Claim, run: RunRow, item_ids: Sequence[int]) -> None:
@@ -132,24 +138,103 @@ def finish_run(tx: Tx, claim: Claim, run_id: str, outcome: RunOutcome) -> None:
         run_id,
     )
     tx.do("UPDATE inbox SET state = 'done' WHERE run_id = ? AND state = 'taken'", run_id)
-    (thread,) = tx.all(
-        "UPDATE thread SET last_message_seq = last_message_seq + ?, last_at = max(last_at, ?),"
-        " open_since = (SELECT min(received_at) FROM inbox WHERE thread_key = ? AND state = 'open')"
-        " WHERE thread_key = ? RETURNING last_message_seq",
-        len(outcome.messages),
-        ended_at,
-        key,
+    for item_id in outcome.answered:
+        tx.do(
+            "UPDATE inbox SET state = 'done', run_id = ? WHERE id = ? AND thread_key = ? AND state = 'open'",
+            run_id,
+            item_id,
+            key,
+        )
+    tx.do(
+        "UPDATE inbox SET payload = '' WHERE run_id = ? AND said_id IN"
+        " (SELECT said_id FROM erased WHERE thread_key = ?)",
+        run_id,
         key,
     )
-    first = thread["last_message_seq"] - len(outcome.messages) + 1
-    for seq, message in enumerate(outcome.messages, start=first):
-        add_message(tx, key, seq, run_id, message)
+    refresh_open_since(tx, key)
+    append_messages(tx, key, run_id, outcome.messages, ended_at)
     if outcome.summary is not None:
         save_summary(tx, outcome.summary)
     for item in outcome.outbox:
         add_outbox(tx, item)
     for usage in outcome.usage:
         add_usage(tx, usage)
+
+
+def refresh_open_since(tx: Tx, thread_key: str) -> None:
+    """Look again since when the thread waits for work; an unfinished run of it is waiting too."""
+    tx.do(
+        "UPDATE thread SET open_since = coalesce("
+        "(SELECT min(started_at) FROM run WHERE thread_key = ? AND ended_at IS NULL),"
+        " (SELECT min(received_at) FROM inbox WHERE thread_key = ? AND state = 'open')) WHERE thread_key = ?",
+        thread_key,
+        thread_key,
+        thread_key,
+    )
+
+
+def erase_message(tx: Tx, item: NewInboxItem, now: datetime) -> Literal["dropped", "under way", "erased"]:
+    """Take a message back, wherever it is; see ``Store.erase_message``."""
+    key, said_id = item.thread_key, item.said_id
+    if not said_id:
+        raise StoreError(f"nothing says which message of {key} was deleted")
+    tx.do(
+        "INSERT INTO erased (thread_key, said_id, erased_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+        key,
+        said_id,
+        build_micros(now),
+    )
+    blank_message(tx, key, said_id)
+    rows = tx.all("SELECT id, state FROM inbox WHERE thread_key = ? AND said_id = ?", key, said_id)
+    tx.do(
+        "UPDATE inbox SET payload = '', state = CASE state WHEN 'open' THEN 'done' ELSE state END"
+        " WHERE thread_key = ? AND said_id = ? AND state <> 'taken'",
+        key,
+        said_id,
+    )
+    if any(row["state"] == "taken" for row in rows):
+        accept(tx, replace(item, said_id=""), queue_limit=NO_LIMIT, refusal=None)
+        return "under way"
+    if not any(row["state"] == "open" for row in rows):
+        return "erased"
+    refresh_open_since(tx, key)
+    return "dropped"
+
+
+def save_past(tx: Tx, claim: Claim, run_id: str, message: NewMessage | None) -> None:
+    """Put what was said before Hermod came into the history, or count a try that failed."""
+    _check_unfinished(tx, claim, run_id)
+    if message is None:
+        tx.do("UPDATE thread SET past_left = max(past_left - 1, 0) WHERE thread_key = ?", claim.thread_key)
+        return
+    if not tx.do("UPDATE thread SET past_left = 0 WHERE thread_key = ? AND past_left > 0", claim.thread_key):
+        raise StoreError(f"what was said in {claim.thread_key} before is settled already; nothing was changed")
+    append_messages(tx, claim.thread_key, run_id, (message,), build_micros(message.created_at))
+
+
+def save_draft(tx: Tx, claim: Claim, run_id: str, remote_id: str, now: datetime) -> None:
+    """Record what is visible of a run's answer."""
+    _check_unfinished(tx, claim, run_id)
+    tx.do(
+        "INSERT INTO draft (run_id, thread_key, remote_id, shown_at) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (run_id) DO UPDATE SET remote_id = excluded.remote_id, shown_at = excluded.shown_at",
+        run_id,
+        claim.thread_key,
+        remote_id,
+        build_micros(now),
+    )
+
+
+def load_draft(tx: Tx, run_id: str) -> str | None:
+    """Return the platform's id of what is visible of a run's answer."""
+    row = tx.one("SELECT remote_id FROM draft WHERE run_id = ?", run_id)
+    return None if row is None else str(row["remote_id"])
+
+
+def drop_draft(tx: Tx, claim: Claim, run_id: str) -> None:
+    """Record that nothing of a run's answer is visible."""
+    check_claim(tx, claim)
+    tx.do("DELETE FROM draft WHERE run_id = ?", run_id)
 
 
 def load_run(tx: Tx, prefix: str) -> tuple[RunRow, tuple[StepRow, ...]] | None:

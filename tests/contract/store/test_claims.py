@@ -165,7 +165,11 @@ USES: dict[str, Use] = {
     "begin_step": lambda s, c, post: s.begin_step(c, "r1", new_entry("s2"), at(0)),
     "finish_step": lambda s, c, post: s.finish_step(c, "r1", "s1", StepState.DONE, "late", at(0)),
     "finish_run": lambda s, c, post: s.finish_run(c, "r1", outcome("late", posts=(new_post("late"),))),
-    "begin_send": lambda s, c, post: s.begin_send(c, post),
+    "save_past": lambda s, c, post: s.save_past(c, "r1", None),
+    "save_draft": lambda s, c, post: s.save_draft(c, "r1", "1700.8", at(0)),
+    "drop_draft": lambda s, c, post: s.drop_draft(c, "r1"),
+    "mark_signed": lambda s, c, post: s.mark_signed(c, c.items[0].id),
+    "begin_send": lambda s, c, post: s.begin_send(c, post, now=at(0)),
     "finish_send": lambda s, c, post: s.finish_send(
         c, post, OutboxState.DELIVERED, remote_id="late", reason="", next_at=at(0)
     ),

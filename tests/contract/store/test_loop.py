@@ -46,7 +46,7 @@ async def _every_verb(store: Store) -> None:
     await store.list_sessions()
     await store.add_outbox(new_post("notice"))
     (first, *_) = await store.load_outbox(A)
-    await store.begin_send(claimed, first.id)
+    await store.begin_send(claimed, first.id, now=at(0))
     await store.finish_send(claimed, first.id, OutboxState.DELIVERED, remote_id="1", reason="", next_at=at(1))
     await store.load_usage(since=at(0))
     for _ in range(50):

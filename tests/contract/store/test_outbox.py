@@ -39,7 +39,7 @@ async def test_a_post_that_a_crash_left_in_sending_is_handed_to_the_next_owner(s
     await put(store, "e1")
     await answer(store, "r1", posts=(new_post("k1"), new_post("k2")))
     claimed = await claim(store)
-    await store.begin_send(claimed, claimed.outbox[0].id)
+    await store.begin_send(claimed, claimed.outbox[0].id, now=at(0))
     heir = await claim(store, "p2", now=at(LEASE_S))
     assert [(p.key, p.state, p.attempts) for p in heir.outbox] == [
         ("k1", OutboxState.SENDING, 1),
@@ -50,7 +50,7 @@ async def test_a_post_that_a_crash_left_in_sending_is_handed_to_the_next_owner(s
 async def test_a_delivered_thread_has_no_more_work(store: Store) -> None:
     await store.add_outbox(new_post("k1"))
     claimed = await claim(store)
-    await store.begin_send(claimed, claimed.outbox[0].id)
+    await store.begin_send(claimed, claimed.outbox[0].id, now=at(0))
     await _finish(store, claimed, claimed.outbox[0].id, OutboxState.DELIVERED)
     (post,) = await store.load_outbox(A)
     assert (post.state, post.remote_id, post.attempts, post.reason) == (OutboxState.DELIVERED, "1700.9", 1, "because")
@@ -64,9 +64,9 @@ async def test_a_post_that_has_to_wait_holds_back_the_later_ones(store: Store) -
         await store.add_outbox(new_post(key))
     claimed = await claim(store)
     first, second, third = (p.id for p in claimed.outbox)
-    await store.begin_send(claimed, first)
+    await store.begin_send(claimed, first, now=at(0))
     await _finish(store, claimed, first, OutboxState.DELIVERED)
-    await store.begin_send(claimed, second)
+    await store.begin_send(claimed, second, now=at(0))
     await _finish(store, claimed, second, OutboxState.PENDING, next_at_s=60)
     await store.release_claim(claimed)
     await claim_nothing(store, now=at(59))
@@ -87,7 +87,7 @@ async def test_a_failed_post_is_given_up_and_lets_the_later_ones_go(store: Store
     await store.add_outbox(new_post("k1"))
     await store.add_outbox(new_post("k2"))
     claimed = await claim(store)
-    await store.begin_send(claimed, claimed.outbox[0].id)
+    await store.begin_send(claimed, claimed.outbox[0].id, now=at(0))
     await _finish(store, claimed, claimed.outbox[0].id, OutboxState.FAILED)
     await store.release_claim(claimed)
     assert [p.key for p in (await claim(store)).outbox] == ["k2"]
@@ -97,7 +97,7 @@ async def test_each_try_is_counted(store: Store) -> None:
     await store.add_outbox(new_post("k1"))
     for n in range(3):
         claimed = await claim(store, now=at(10 * n))
-        await store.begin_send(claimed, claimed.outbox[0].id)
+        await store.begin_send(claimed, claimed.outbox[0].id, now=at(0))
         await _finish(store, claimed, claimed.outbox[0].id, OutboxState.PENDING, next_at_s=10 * (n + 1))
         await store.release_claim(claimed)
     assert [p.attempts for p in await store.load_outbox(A)] == [3]
@@ -110,7 +110,7 @@ async def test_what_is_settled_is_not_sent_again(store: Store, state: OutboxStat
     post = claimed.outbox[0].id
     await _finish(store, claimed, post, state)
     with pytest.raises(StoreError, match="already"):
-        await store.begin_send(claimed, post)
+        await store.begin_send(claimed, post, now=at(0))
     with pytest.raises(StoreError, match="already"):
         await _finish(store, claimed, post, OutboxState.PENDING)
     assert [p.state for p in await store.load_outbox(A)] == [state]
@@ -123,7 +123,7 @@ async def test_a_post_of_another_thread_is_out_of_reach(store: Store) -> None:
     claimed = await claim(store)
     assert claimed.thread_key == A
     with pytest.raises(StoreError, match="no post"):
-        await store.begin_send(claimed, foreign.id)
+        await store.begin_send(claimed, foreign.id, now=at(0))
 
 
 async def test_a_run_may_post_into_another_thread(store: Store) -> None:

@@ -25,7 +25,7 @@ from bot.access import Access, AccessAuthorizer, AccessPolicy
 from bot.commands import CommandRunner
 from bot.dispatcher import Dispatcher
 from bot.inbox import Inbox
-from bot.presenter import Sender
+from bot.sender import Sender
 from bot.session import Session
 from bot.storage.base import Store
 from bot.words import ThreadWords

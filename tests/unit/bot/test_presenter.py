@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from adapters.chat import Delivered, Delivery, InDoubt, Limits, Reply, RetryLater
 from agent_core.context import SystemClock
 from agent_core.llm.scripted import say
-from bot.presenter import NOTHING_VISIBLE, UNDELIVERED, UNKNOWN_DELIVERY, build_reply_rows
+from bot.presenter import NOTHING_VISIBLE, build_reply_rows
+from bot.sender import UNDELIVERED, UNKNOWN_DELIVERY
 from bot.storage.base import Claim, NewOutboxItem, OutboxState, Store, StoreError
 from bot.storage.sqlite import SqliteStore
 from tests.unit.bot.desk import Desk, desk
@@ -87,7 +89,7 @@ async def test_a_post_that_arrives_after_the_first_look_is_not_posted_again(stor
 async def test_a_post_without_an_answer_is_in_doubt_after_a_while(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.presenter.CALL_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("bot.sender.CALL_TIMEOUT_S", 0.05)
     made, _ = desk(store, [say("hello")])
     post = made.chat.post
 
@@ -118,7 +120,7 @@ class NoticesFail(SqliteStore):
 async def test_a_reply_is_only_given_up_together_with_the_word_that_it_may_be_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.presenter.IN_DOUBT_WAITS_S", (0.0,))
+    monkeypatch.setattr("bot.sender.IN_DOUBT_WAITS_S", (0.0,))
     store = NoticesFail(tmp_path / "hermod.db")
     await store.open()
     made, _ = desk(store, [say("hello")])
@@ -158,11 +160,12 @@ class HangsAfterBegin(SqliteStore):
 
     begun: asyncio.Event | None = None
 
-    async def begin_send(self, claim: Claim, outbox_id: int) -> None:
-        await super().begin_send(claim, outbox_id)
+    async def begin_send(self, claim: Claim, outbox_id: int, *, now: datetime) -> float:
+        left_s = await super().begin_send(claim, outbox_id, now=now)
         if self.begun is not None and not self.begun.is_set():
             self.begun.set()
             await asyncio.Event().wait()
+        return left_s
 
 
 async def test_work_that_is_cancelled_just_before_it_posts_does_not_post_and_the_next_one_does(tmp_path: Path) -> None:

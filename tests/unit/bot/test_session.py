@@ -15,7 +15,7 @@ from agent_core.llm.scripted import ScriptedProvider, call, say
 from agent_core.llm.types import ModelRequest, ModelResponse
 from agent_core.tools.base import Effect
 from agent_core.tools.registry import ToolRegistry
-from bot.presenter import UNKNOWN_DELIVERY
+from bot.sender import UNKNOWN_DELIVERY
 from bot.storage.base import OutboxState, RunRow, Store
 from tests.unit.bot.desk import Desk, desk
 from tests.unit.bot.recording import ALICE, BOB, message
@@ -221,7 +221,7 @@ async def test_a_post_in_doubt_that_did_not_arrive_is_posted_again(store: Store)
 async def test_a_post_whose_outcome_cannot_be_read_is_said_to_be_unknown(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.presenter.IN_DOUBT_WAITS_S", (0.0,))
+    monkeypatch.setattr("bot.sender.IN_DOUBT_WAITS_S", (0.0,))
     made, _ = desk(store, [say("hello")])
     made.chat.outcomes = [InDoubt(reason="reset")]
     made.chat.lookups = [InDoubt(reason="no scope"), InDoubt(reason="no scope")]

@@ -14,7 +14,7 @@ from agent_core.tools.approval import Decision
 from agent_core.tools.base import Effect, Tool
 from agent_core.tools.registry import ToolRegistry
 from bot.access import AccessPolicy
-from bot.session import STOPPED
+from bot.answer import STOPPED
 from bot.storage.base import NewInboxItem, NewMessage, RunOutcome, RunRow, Store
 from tests.unit.bot.desk import Desk, desk
 from tests.unit.bot.recording import ALICE, BOB, message
