@@ -43,7 +43,8 @@ class OAuth(Files):
                 "user": query.get("user", "U1ALICE"),
                 "born": self.clock.now(),
             }
-        return web.HTTPFound(f"{target}{'&' if urlsplit(target).query else '?'}{urlencode(sent)}")
+        where = f"{target}{'&' if urlsplit(target).query else '?'}{urlencode(sent)}"
+        return web.Response(status=302, headers={"Location": where})
 
     async def install(self, url: str, *, team: str = "", deny: bool = False) -> tuple[int, str]:
         """Follow an "Add to Slack" link as a person's browser does, to the end; returns the last status and text.
