@@ -83,6 +83,7 @@ class Desk:
             counter=counter,
             clock=clock,
             redactor=redactor,
+            look_s=0.02,
         )
         self.dispatcher = Dispatcher(
             store=store, work=self.session, prefixes=["memory:"], owner="test", clock=clock, lease_s=5
