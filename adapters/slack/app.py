@@ -1,31 +1,21 @@
-"""Slack over Socket Mode, as a ``ChatAdapter``.
-
-The order that matters: an event is handed to ``accept`` first and acknowledged only when that returned, so that
-Slack delivers it again when it could not be stored. Bolt does this with ``process_before_response``: it runs the
-listener to its end before it answers, and answers 500 (which sends no acknowledgement) when the listener raised.
-"""
+"""Slack as a ``ChatAdapter``: what comes in, by ``sockets`` or ``http``, and what goes out, put together."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from functools import partial
+from typing import Literal
 
 import structlog
-from slack_bolt.adapter.socket_mode.async_internals import run_async_bolt_app, send_async_response
-from slack_bolt.async_app import AsyncAck, AsyncApp
-from slack_bolt.authorization import AuthorizeResult
-from slack_bolt.response import BoltResponse
-from slack_sdk.socket_mode.request import SocketModeRequest
+from aiohttp import web
 
 from adapters.chat import (
     Accept,
     AdapterError,
     AdapterNotConfigured,
-    Author,
     Capabilities,
     ConnectionState,
     Delivered,
@@ -40,23 +30,12 @@ from adapters.chat import (
 )
 from adapters.slack.client import SlackClient, SlackUnreachable
 from adapters.slack.directory import Directory
+from adapters.slack.http import SlackHttp
+from adapters.slack.intake import OnOpened, OnRemoved, SlackIntake, ignore
 from adapters.slack.order import ArrivalOrder
-from adapters.slack.parse import (
-    COMMAND_THREAD,
-    PLATFORM,
-    Draft,
-    Identity,
-    Person,
-    build_author,
-    build_message,
-    parse_actions,
-    parse_command,
-    parse_event,
-    part_of,
-    text_of,
-)
+from adapters.slack.parse import COMMAND_THREAD, PLATFORM, Identity, Person
 from adapters.slack.render import TEXT_CUT, render_mrkdwn
-from adapters.slack.socket import SlackSocket
+from adapters.slack.sockets import SlackSockets
 
 log = structlog.get_logger("hermod.slack")
 
@@ -81,29 +60,31 @@ BOT_SCOPES = {
 BOT_EVENTS = ("app_mention", "message.channels", "message.groups", "message.im", "message.mpim")
 """The events that the code understands; ``manifest.yml`` subscribes to exactly these."""
 
-UNKNOWN_COMMAND = "I do not know `{command}`. Mention me in a channel and ask in plain words, or try `/hermod help`."
-
-_ANY = re.compile("")
+LONGEST_PAUSE_S = 60.0
 
 
 class SlackAdapter(PlainPlatform):
-    """A Slack workspace over Socket Mode. All methods may be called concurrently.
+    """A Slack workspace, over Socket Mode or HTTP. All methods may be called concurrently.
 
     A slash command belongs to no thread; its ``ThreadRef.thread`` is ``command-`` and the trigger id, and
     replies to such a thread are posted into the channel itself.
 
     Args:
         bot_token: ``xoxb-…``.
-        app_token: ``xapp-…`` with ``connections:write``.
+        app_token: ``xapp-…`` with ``connections:write``; for Socket Mode only.
         api_url: base of the Web API.
+        mode: ``http``: Slack calls; mount ``build_routes`` in a server that it reaches. Nothing else differs.
+        signing_secret: for ``http`` only.
+        connections: how many websockets are kept open, so that one can be replaced while another serves.
         bots: ids of other bots whose messages count; all others are dropped.
+        on_opened, on_removed: called when somebody looks at Hermod's page, and when a workspace removed Hermod.
         people_wait_s: the longest time that looking up names may hold up an acknowledgement.
         people_ttl_s: how long a person is taken as known.
         post_patience_s: the longest time that a post waits for its channel's turn.
         call_timeout_s: the longest time of one call of the Web API.
-        ping_interval_s: of the websocket; without answers for four times as long it is replaced.
-        stall_s: after so long without a connection, everything is opened anew.
-        watch_s: how often that is looked at.
+        ping_interval_s: of a websocket; one on which nothing came for four times as long is replaced.
+        quiet_s: one on which nothing but answers to our own pings came for so long is replaced, too.
+        retry_s: the pause after a first failure to connect; it doubles with each further one.
         now, monotonic, sleep: the clock.
     """
 
@@ -114,17 +95,22 @@ class SlackAdapter(PlainPlatform):
     def __init__(
         self,
         bot_token: str,
-        app_token: str,
+        app_token: str = "",
         api_url: str = "https://slack.com/api/",
         *,
+        mode: Literal["socket", "http"] = "socket",
+        signing_secret: str = "",
+        connections: int = 2,
         bots: Collection[str] = (),
+        on_opened: OnOpened = ignore,
+        on_removed: OnRemoved = ignore,
         people_wait_s: float = 1.0,
         people_ttl_s: float = 3600.0,
         post_patience_s: float = 2.0,
         call_timeout_s: float = 20.0,
         ping_interval_s: float = 5.0,
-        stall_s: float = 30.0,
-        watch_s: float = 1.0,
+        quiet_s: float = 300.0,
+        retry_s: float = 1.0,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -137,197 +123,130 @@ class SlackAdapter(PlainPlatform):
             monotonic=monotonic,
             sleep=sleep,
         )
-        self._tokens = {"bot_token": (bot_token, "xoxb-"), "app_token": (app_token, "xapp-")}
-        self._bots = frozenset(bots)
-        self._post_patience_s = post_patience_s
-        self._ping_interval_s = ping_interval_s
-        self._stall_s = stall_s
-        self._watch_s = watch_s
+        self._mode = mode
+        self._secrets = {"bot_token": (bot_token, "xoxb-")}
+        self._secrets |= {"app_token": (app_token, "xapp-")} if mode == "socket" else {}
+        self._signing_secret = signing_secret
+        self._retry_s = retry_s
         self._now = now
-        self._monotonic = monotonic
         self._sleep = sleep
         self._people = Directory(self._fetch_person, monotonic=monotonic, ttl_s=people_ttl_s, wait_s=people_wait_s)
-        self._order = ArrivalOrder()
-        self._accept: Accept | None = None
+        self._intake = SlackIntake(
+            client=self._client,
+            people=self._people,
+            bots=bots,
+            on_opened=on_opened,
+            on_removed=on_removed,
+            order=ArrivalOrder(),
+            now=now,
+        )
+        self._http = SlackHttp(signing_secret=signing_secret, intake=self._intake, now=now)
+        self._build_sockets = partial(
+            SlackSockets,
+            client=self._client,
+            intake=self._intake,
+            count=connections,
+            ping_interval_s=ping_interval_s,
+            quiet_s=quiet_s,
+            base_pause_s=retry_s,
+            monotonic=monotonic,
+            sleep=sleep,
+        )
+        self._sockets: SlackSockets | None = None
         self._identity: Identity | None = None
-        self._bolt: AsyncApp | None = None
-        self._socket: SlackSocket | None = None
-        self._watch: asyncio.Task[None] | None = None
-        self._last_event_at: datetime | None = None
-        self._connected_since: datetime | None = None
+        self._coming_up: asyncio.Task[None] | None = None
+        self._since: datetime | None = None
+        self._post_patience_s = post_patience_s
 
     # -- the connection
     @property
     def connected(self) -> bool:
-        """True while the websocket is open and Slack has greeted on it."""
-        return self._socket is not None and self._socket.ready
+        """True while events can arrive: a websocket is open and greeted, or the routes are mounted; and we know us."""
+        if self._mode == "http":
+            return self._http.connected
+        return self._intake.is_open and self._sockets is not None and self._sockets.connected
 
     @property
     def state(self) -> ConnectionState:
         """How the connection stands, since when, and when something last came in."""
         return ConnectionState(
             connected=self.connected,
-            since=self._connected_since if self.connected else None,
-            last_event_at=self._last_event_at,
+            since=self._since if self.connected else None,
+            last_event_at=self._intake.last_event_at,
         )
 
+    def build_routes(self) -> Sequence[web.RouteDef]:
+        """Build the routes that Slack calls, for aiohttp's server; none in Socket Mode.
+
+        ``connected`` is true only after this, because before it nothing can arrive.
+        """
+        return self._http.build_routes() if self._mode == "http" else ()
+
     async def start(self, accept: Accept) -> None:
-        """Learn who we are, then open the socket; nothing is accepted before our own identity is known.
+        """Learn who we are, then let events come; nothing is accepted before our own identity is known.
 
         Returns also when Slack cannot be reached: it is then tried again until ``stop``, and ``connected`` tells.
 
         Raises:
-            AdapterNotConfigured: a token is missing or refused.
+            AdapterNotConfigured: a token or the signing secret is missing, or a token is refused.
         """
-        self._accept = accept
+        if self._mode == "http" and not self._signing_secret.strip():
+            raise AdapterNotConfigured(
+                "slack: signing_secret is missing; set it in [slack] or HERMOD_SLACK__SIGNING_SECRET "
+                "(api.slack.com/apps, Basic Information)"
+            )
         try:
-            await self._connect()
+            await self._come_up(accept)
         except SlackUnreachable as error:
             log.warning("slack_not_reached", reason=str(error))
-        self._watch = asyncio.create_task(self._keep_connected(), name="slack-watch")
+            if self._sockets is None:
+                self._coming_up = asyncio.create_task(self._keep_trying(accept), name="slack-coming-up")
 
     async def stop(self) -> None:
         """Stop receiving, let what was received be acknowledged, close everything. Safe to call twice."""
-        self._accept = None
-        if self._watch is not None:
-            self._watch.cancel()
-            await asyncio.wait([self._watch])
-            self._watch = None
-        if self._socket is not None:
-            socket, self._socket = self._socket, None
-            await socket.close()
+        self._intake.close()
+        if self._coming_up is not None:
+            self._coming_up.cancel()
+            await asyncio.wait([self._coming_up])
+            self._coming_up = None
+        if self._sockets is not None:
+            sockets, self._sockets = self._sockets, None
+            await sockets.close()
+        await self._intake.drain(3.0)
         await self._people.close()
         await self._client.close()
 
-    async def _connect(self) -> None:
-        self._identity = self._identity or await self._client.identify()
-        self._bolt = self._bolt or self._build_bolt(self._identity)
-        url = await self._client.open_socket()
-        if self._socket is not None:
-            old, self._socket = self._socket, None
-            await old.close()
-        socket = self._socket = SlackSocket(
-            app_token=self._tokens["app_token"][0],
-            web=self._client.web,
-            proxy=self._client.proxy,
-            logger=self._client.sdk_log,
-            handle=self._on_envelope,
-            on_event=self._note_event,
-            ping_interval_s=self._ping_interval_s,
-        )
-        socket.wss_uri = url
-        try:
-            async with asyncio.timeout(10.0):  # Slack's client would try the same address for ever
-                await socket.connect()  # type: ignore[no-untyped-call]
-                await socket.wait_ready()
-        except TimeoutError:
-            raise SlackUnreachable("slack: the websocket could not be opened; does a proxy block it?") from None
-        self._connected_since = self._now()
-
-    async def _keep_connected(self) -> None:
-        """Open everything anew when the connection stays away; Slack's client does not get over every failure."""
-        lost_at = self._monotonic()
-        pause_s = 0.0
-        while True:
-            await self._sleep(self._watch_s)
-            if self.connected:
-                lost_at, pause_s = self._monotonic(), 0.0
-                continue
-            if self._socket is not None and self._monotonic() - lost_at < max(self._stall_s, pause_s):
-                continue
-            if self._socket is None and self._monotonic() - lost_at < pause_s:
-                continue
+    async def _come_up(self, accept: Accept) -> None:
+        identity = await self._identify()
+        self._intake.open(accept, identity)
+        self._since = self._now()
+        if self._mode == "socket":
+            sockets = self._build_sockets()
             try:
-                await self._connect()
-                log.info("slack_reconnected")
+                await sockets.start()
+            except AdapterNotConfigured:
+                self._intake.close()
+                await sockets.close()
+                raise
+            except SlackUnreachable:
+                self._sockets = sockets
+                raise
+            self._sockets = sockets
+
+    async def _keep_trying(self, accept: Accept) -> None:
+        """Learn who we are as soon as Slack tells; from then on the websockets look after themselves."""
+        pause_s = self._retry_s
+        while self._sockets is None and not (self._mode == "http" and self._intake.is_open):
+            await self._sleep(pause_s)
+            try:
+                await self._come_up(accept)
             except AdapterError as error:
                 log.error("slack_not_connected", reason=str(error))
-            lost_at, pause_s = self._monotonic(), min(60.0, max(2.0, pause_s * 2))
+            pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
 
-    def _note_event(self) -> None:
-        self._last_event_at = self._now()
-
-    # -- what comes in
-    def _build_bolt(self, identity: Identity) -> AsyncApp:
-        """Register one listener for each kind of envelope, so that nothing stays unacknowledged."""
-
-        async def authorize() -> AuthorizeResult:
-            return AuthorizeResult(
-                enterprise_id=identity.enterprise or None,
-                team_id=identity.team,
-                bot_id=identity.bot,
-                bot_user_id=identity.bot_user,
-            )
-
-        bolt = AsyncApp(
-            name="hermod",
-            logger=self._client.sdk_log,
-            client=self._client.build_web(None),
-            authorize=authorize,
-            process_before_response=True,
-            request_verification_enabled=False,
-            ssl_check_enabled=False,
-            url_verification_enabled=False,
-            attaching_function_token_enabled=False,
-            attaching_conversation_kwargs_enabled=False,
-        )
-        bolt.event(_ANY)(self._on_event)
-        bolt.command(_ANY)(self._on_command)
-        bolt.block_action(_ANY)(self._on_action)
-        return bolt
-
-    async def _on_envelope(self, socket: SlackSocket, request: SocketModeRequest) -> None:
-        if self._accept is None or self._bolt is None:
-            return  # stopping: not acknowledged, so Slack delivers it to the next process
-        begun = time.time()
-        response: BoltResponse = await run_async_bolt_app(self._bolt, request)
-        if response.status == 404:  # a kind of envelope that nobody here listens to
-            log.info("slack_envelope_ignored", kind=request.type)
-            response = BoltResponse(status=200)
-        await send_async_response(socket, request, response, begun)
-
-    async def _on_event(self, body: dict[str, Any]) -> None:
-        accept, identity = self._ready()
-        draft = parse_event(body, identity, bots=self._bots)
-        if draft is None:
-            return
-        async with self._order.turn(draft.thread.key):
-            await self._hand_over(draft, accept, identity)
-
-    async def _hand_over(self, draft: Draft, accept: Accept, identity: Identity) -> None:
-        concerns_us = draft.mentioned or draft.direct or draft.thread.thread != draft.id
-        others = [person for person in draft.people if person != identity.bot_user]
-        people = await self._people.find(others) if concerns_us else {}
-        await accept(build_message(draft, people, identity))
-
-    async def _on_command(self, body: dict[str, Any], ack: AsyncAck) -> None:
-        accept, identity = self._ready()
-        author = await self._author(text_of(body, "user_id"))
-        command = parse_command(body, author, identity, self._now())
-        if command is not None and await accept(command):
-            await ack()
-        else:
-            name = text_of(body, "command").replace("`", "")
-            await ack(text=UNKNOWN_COMMAND.format(command=name), response_type="ephemeral")
-
-    async def _on_action(self, body: dict[str, Any], ack: AsyncAck) -> None:
-        accept, identity = self._ready()
-        user = part_of(body, "user")
-        author = await self._author(text_of(user, "id"), team=text_of(user, "team_id"))
-        for action in parse_actions(body, author, identity, self._now()):
-            await accept(action)
-        await ack()
-
-    def _ready(self) -> tuple[Accept, Identity]:
-        if self._accept is None or self._identity is None:
-            raise AdapterError("slack: stopping; the event is left for the next process")
-        return self._accept, self._identity
-
-    async def _author(self, user: str, *, team: str = "") -> Author:
-        people = await self._people.find([user] if user else [])
-        identity = self._identity
-        external = identity is not None and team not in ("", identity.team, identity.enterprise)
-        return build_author(user, people.get(user), external=external)
+    async def _identify(self) -> Identity:
+        self._identity = self._identity or await self._client.identify()
+        return self._identity
 
     async def _fetch_person(self, user: str) -> Person | None:
         if self._identity is None:
@@ -353,7 +272,7 @@ class SlackAdapter(PlainPlatform):
     async def find_posted(self, thread: ThreadRef, key: str) -> Delivered | InDoubt | None:
         """Look in the thread for our own message whose metadata holds ``key``."""
         try:
-            identity = self._identity = self._identity or await self._client.identify()
+            identity = await self._identify()
         except AdapterError as error:
             return InDoubt(reason=str(error))
         return await self._client.find_posted(
@@ -369,12 +288,12 @@ class SlackAdapter(PlainPlatform):
     async def check(self) -> tuple[Problem, ...]:
         """Look at tokens, scopes and reachability. Never raises; call ``stop`` afterwards to close connections."""
         problems = [
-            Problem(
-                what=f"slack: {name} does not begin with {prefix}", fix="the two tokens may be swapped; check [slack]"
-            )
-            for name, (token, prefix) in self._tokens.items()
+            Problem(what=f"slack: {name} does not begin with {prefix}", fix="the tokens may be swapped; check [slack]")
+            for name, (token, prefix) in self._secrets.items()
             if token and not token.strip().startswith(prefix)
         ]
+        if self._mode == "http" and not self._signing_secret.strip():
+            problems.append(Problem(what="slack: signing_secret is missing", fix="copy it from Basic Information"))
         try:
             identity = await self._client.identify()
         except AdapterError as error:
@@ -388,10 +307,11 @@ class SlackAdapter(PlainPlatform):
                 for scope, reason in BOT_SCOPES.items()
                 if granted is not None and scope not in granted
             ]
-        try:
-            await self._client.open_socket()
-        except AdapterError as error:
-            problems.append(_problem(error))
+        if self._mode == "socket":
+            try:
+                await self._client.open_socket()
+            except AdapterError as error:
+                problems.append(_problem(error))
         return tuple(problems)
 
 

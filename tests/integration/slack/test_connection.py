@@ -3,13 +3,18 @@ from __future__ import annotations
 import asyncio
 import gc
 import warnings
+from functools import partial
 
 import pytest
 
 from adapters.chat import AdapterNotConfigured, Reply, ThreadRef
 from adapters.slack.app import SlackAdapter
-from tests.integration.slack.conftest import Inbox, all_acknowledged, build_adapter, wait_connected
+from tests.integration.slack.conftest import Inbox, all_acknowledged, both_open, build_adapter, wait_connected
 from tests.servers.slack import Copies, SlackServer
+
+
+def opened_at_least(server: SlackServer, count: int) -> bool:
+    return len(server.calls_to("apps.connections.open")) >= count
 
 
 async def test_it_is_connected_from_start_to_stop(server: SlackServer, inbox: Inbox) -> None:
@@ -34,13 +39,12 @@ async def test_stop_leaves_no_task_and_no_open_session(server: SlackServer, inbo
         Reply(thread=ThreadRef(platform="slack", workspace="T0FAKE", channel="C1OPS", thread=root), text="x", key="k")
     )
     await all_acknowledged(server, 3)  # both twins and the echo of our post
-    await server.disconnect(grace=0.0)
-    await server.wait_until(lambda: len(server.calls_to("apps.connections.open")) >= 2)
-    await server.wait_connected()
-    await wait_connected(adapter)
+    await both_open(server)
+    await server.disconnect("warning", close=False)  # stops while old connections serve beside the new ones
+    await server.wait_until(lambda: len(server.open_sockets) == 4)
     await adapter.stop()
     left = [t for t in asyncio.all_tasks() - before if not t.done()]
-    servers = ("RequestHandler.", "Deliveries.")  # of the workspace, not ours
+    servers = ("RequestHandler.", "Deliveries.", "SlackServer.")  # of the workspace, not ours
     assert [t for t in left if not str(getattr(t.get_coro(), "__qualname__", "")).startswith(servers)] == []
     del adapter
     with warnings.catch_warnings():
@@ -65,36 +69,50 @@ async def test_what_is_being_stored_at_stop_is_still_acknowledged(server: SlackS
     await all_acknowledged(server, 2)
 
 
-@pytest.mark.parametrize("reason", ["warning", "refresh_requested", "link_disabled", "too_many_websockets"])
-async def test_a_disconnect_is_followed_by_a_new_connection(
+@pytest.mark.parametrize("reason", ["warning", "refresh_requested", "link_disabled", "some_reason_of_next_year"])
+async def test_a_disconnect_of_every_connection_is_followed_by_new_ones(
     server: SlackServer, inbox: Inbox, adapter: SlackAdapter, reason: str
 ) -> None:
+    await both_open(server)
     await server.disconnect(reason, grace=0.0)
-    await server.wait_until(lambda: len(server.calls_to("apps.connections.open")) >= 2)
-    await server.wait_connected()
+    await server.wait_until(lambda: opened_at_least(server, 4) and len(server.open_sockets) == 2)
     await wait_connected(adapter)
     await server.mention("still there?", copies=Copies(mention=0))
     await inbox.wait_for(lambda: inbox.messages)
     await all_acknowledged(server, 1)
-    assert len(inbox.messages) == 1  # listeners were not registered twice
+    assert len(inbox.messages) == 1
+
+
+async def test_b005_after_three_reconnects_an_event_is_still_handled_once(
+    server: SlackServer, inbox: Inbox, adapter: SlackAdapter
+) -> None:
+    for n in range(3):
+        await both_open(server)
+        await server.disconnect(grace=0.0)
+        await server.wait_until(partial(opened_at_least, server, 4 + 2 * n))
+    await both_open(server)
+    await server.mention("once", copies=Copies(mention=0))
+    await all_acknowledged(server, 1)
+    assert len(inbox.messages) == 1
 
 
 async def test_a_broken_network_is_noticed_and_mended(server: SlackServer, inbox: Inbox, adapter: SlackAdapter) -> None:
+    await both_open(server)
     await server.kill_sockets()
-    await server.wait_until(lambda: len(server.calls_to("apps.connections.open")) >= 2, 10)
-    await server.wait_connected()
+    await server.wait_until(lambda: opened_at_least(server, 4) and len(server.open_sockets) == 2)
     await wait_connected(adapter)
     await server.mention("still there?", copies=Copies(mention=0))
     await inbox.wait_for(lambda: inbox.messages)
 
 
-async def test_failures_while_connecting_again_do_not_end_it(
+async def test_b074_failures_while_connecting_again_do_not_end_it(
     server: SlackServer, inbox: Inbox, adapter: SlackAdapter
 ) -> None:
+    await both_open(server)
     server.inject("apps.connections.open", http=500, times=3)
     await server.disconnect("refresh_requested", grace=0.0)
-    await server.wait_until(lambda: len(server.calls_to("apps.connections.open")) >= 5, 15)
-    await wait_connected(adapter, 15)
+    await server.wait_until(lambda: len(server.calls_to("apps.connections.open")) >= 7, 15)
+    await both_open(server)
     await server.mention("still there?", copies=Copies(mention=0))
     await inbox.wait_for(lambda: inbox.messages)
 
@@ -103,10 +121,11 @@ async def test_an_address_that_stopped_working_is_replaced(
     server: SlackServer, inbox: Inbox, adapter: SlackAdapter
 ) -> None:
     """Slack's client would try the same used-up address for ever."""
+    await both_open(server)
     handed_out = server._tickets
     server._tickets = _Forgetful()
     await server.disconnect("refresh_requested", grace=0.0)
-    await server.wait_until(lambda: len(server.calls_to("apps.connections.open")) >= 2)
+    await server.wait_until(lambda: len(server.calls_to("apps.connections.open")) >= 4)
     assert not adapter.connected
     server._tickets = handed_out
     await wait_connected(adapter, 15)
@@ -144,7 +163,7 @@ async def test_a_missing_or_refused_token_stops_the_start(
     await adapter.stop()
 
 
-async def test_nothing_is_accepted_before_our_own_identity_is_known(server: SlackServer, inbox: Inbox) -> None:
+async def test_b016_nothing_is_accepted_before_our_own_identity_is_known(server: SlackServer, inbox: Inbox) -> None:
     server.inject("auth.test", http=500)
     adapter = build_adapter(server)
     await adapter.start(inbox.accept)
@@ -171,8 +190,9 @@ async def test_a_proxy_is_not_used_for_this_machine(
     adapter = build_adapter(server)
     await adapter.start(inbox.accept)
     assert adapter.connected
+    await both_open(server)
     await server.disconnect(grace=0.0)
-    await server.wait_until(lambda: len(server.calls_to("apps.connections.open")) >= 2)
+    await server.wait_until(lambda: len(server.calls_to("apps.connections.open")) >= 4)
     await wait_connected(adapter)
     await adapter.stop()
 

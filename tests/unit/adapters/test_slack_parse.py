@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from adapters.slack.parse import (
     Identity,
     Person,
+    RawMessage,
     build_message,
     parse_event,
     parse_identity,
@@ -42,15 +43,15 @@ def test_both_twins_say_the_same() -> None:
     message = parse_event(body(text=text, channel_type="channel"), US)
     mention = parse_event(body(text=text, type="app_mention"), US)
     assert message == mention
-    assert message is not None
+    assert isinstance(message, RawMessage)
     assert message.mentioned
 
 
 def test_the_workspace_is_the_one_that_installed_us() -> None:
     shared = body() | {"team_id": "T9OTHER", "authorizations": [{"team_id": "T1"}]}
-    draft = parse_event(shared, US)
-    assert draft is not None
-    assert draft.thread.workspace == "T1"
+    parsed = parse_event(shared, US)
+    assert isinstance(parsed, RawMessage)
+    assert parsed.thread.workspace == "T1"
 
 
 def test_somebody_of_a_sibling_workspace_is_not_external() -> None:
@@ -63,10 +64,10 @@ def test_somebody_of_a_sibling_workspace_is_not_external() -> None:
 
 
 def test_what_is_looked_up_counts_more_than_what_the_event_guesses() -> None:
-    draft = parse_event(body(user_team="T2"), US)
-    assert draft is not None
-    assert build_message(draft, {}, US).author.external
-    assert not build_message(draft, {"U1": Person(name="sib")}, US).author.external
+    parsed = parse_event(body(user_team="T2"), US)
+    assert isinstance(parsed, RawMessage)
+    assert build_message(parsed, {}, US).author.external
+    assert not build_message(parsed, {"U1": Person(name="sib")}, US).author.external
 
 
 def test_a_token_of_a_person_is_no_identity() -> None:
@@ -81,7 +82,7 @@ def test_a_token_of_a_person_is_no_identity() -> None:
         ("line one\n<@UBOT> line two", "line one\n line two"),
         ("&lt;@UBOT&gt; &amp;lt;", "<@UBOT> &lt;"),
         ("<!date^1^{date}|today> <!subteam^S1> <!channel>", "today @subteam @channel"),
-        ("<#C1> <#C1|ops>", "#C1 #ops"),
+        ("<#C1> <#C1|ops> <#C1|>", "#C1 #ops (C1) #C1"),
         ("<https://a.test|https://a.test> <https://a.test/x|a.test/x>", "https://a.test https://a.test/x"),
     ],
 )
@@ -114,6 +115,6 @@ FIELDS = (
 def test_no_shape_of_an_event_breaks_the_reading(event: dict[str, Any], kind: str, authorizations: Any) -> None:
     wire = body(**event) | {"authorizations": authorizations}
     wire["event"]["type"] = kind
-    draft = parse_event(wire, US)
-    if draft is not None:
-        build_message(draft, {}, US)
+    parsed = parse_event(wire, US)
+    if isinstance(parsed, RawMessage):
+        build_message(parsed, {}, US)
