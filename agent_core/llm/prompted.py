@@ -128,9 +128,11 @@ class PromptedActions:
             low = f"A confidence of {action.confidence:g} is too low, nothing was run"
             raise ModelRetry(f"{low}. Choose a step that you are sure of, or say in an answer what is missing")
         if action.tool_name == FINISHED:
-            if not action.answer.strip():
+            inner = (action.tool_input or {}).get("answer")  # where all other tools have what they are given
+            answer = action.answer or (inner if isinstance(inner, str) else "")
+            if not answer.strip():
                 raise ModelRetry("`answer` is missing; finish with the whole answer in it")
-            return replace(response, message=ModelMessage(role="assistant", content=action.answer), finish=Finish.STOP)
+            return replace(response, message=ModelMessage(role="assistant", content=answer), finish=Finish.STOP)
         if action.tool_input is None:
             raise ModelRetry("`tool_input` is missing; it is {} for a tool without arguments")
         return _call(response, Finish.TOOL_CALLS, action.tool_name, json.dumps(action.tool_input), action.thought)

@@ -171,6 +171,13 @@ async def test_finished_is_the_answer() -> None:
     assert response.finish is Finish.STOP
 
 
+async def test_an_answer_that_stands_where_tools_have_their_input_is_one_too() -> None:
+    reply = {"thought": "done", "tool_name": "finished", "tool_input": {"answer": "three"}, "confidence": 0.9}
+    actions, script = wrap(json.dumps(reply))
+    assert (await actions.complete(ASKED)).message.content == "three"
+    assert len(script.requests) == 1
+
+
 @pytest.mark.parametrize(
     ("reply", "said"),
     [
