@@ -120,7 +120,8 @@ class ErrorTranslator:
             return errors.ProviderRefused(f"{said}{_REMEDIES[402]}", provider=provider)
         wait_s = read_retry_after(headers, self._clock)
         if status == 429 or (status in (503, 529) and wait_s is not None) or (status < 400 and "rate_limit" in named):
-            return errors.RateLimited(said, provider=provider, retry_after_s=wait_s)
+            label = f"HTTP {status}" if status >= 400 else "rate limited"
+            return errors.RateLimited(f"{label}: {said}", provider=provider, retry_after_s=wait_s)
         if status < 400 or status in (408, 409) or status >= 500:
             label = f"HTTP {status}" if status >= 400 else "unusable answer"
             return ProviderUnavailable(f"{label}: {said}", provider=provider)
