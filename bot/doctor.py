@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,12 +14,20 @@ from agent_core.context import SystemClock
 from agent_core.errors import ConfigError, ProviderError, ToolFailed
 from agent_core.llm.breaker import BreakerState
 from agent_core.llm.router import ProviderState
-from agent_core.llm.types import ModelMessage, ModelRequest
+from agent_core.llm.types import ModelMessage, ModelRequest, Usage
 from agent_core.workers import build_workers
 from bot.app import build_targets, build_tools, open_storage
-from bot.models import build_provider, build_worker, describe_state, load_templates
+from bot.models import (
+    build_cache,
+    build_embedder,
+    build_prices,
+    build_provider,
+    build_worker,
+    describe_state,
+    load_templates,
+)
 from bot.settings import ModelSettings, Settings
-from bot.settings_tree import HttpSettings
+from bot.settings_tree import HttpSettings, LimitSettings
 from bot.storage.base import StoreError
 from bot.tools.slow_queries.preflight import preflight
 
@@ -43,7 +51,7 @@ class Finding:
 async def examine(
     settings: Settings, environ: Mapping[str, str], adapters: Mapping[str, ChatAdapter]
 ) -> AsyncIterator[Finding]:
-    """Look at storage, prompts, workers, models, a running process's providers, targets and platforms, in this order.
+    """Look at storage, prompts, models, cache, a running process's providers, targets and platforms, in this order.
 
     Args:
         settings: loaded settings.
@@ -56,7 +64,9 @@ async def examine(
     for notice in settings.notices:
         yield Finding(part="settings", state="warning", text=notice, fix="remove it, or wait for a later release")
     for model in settings.effective_models(environ):
-        yield await _examine_model(model)
+        yield await _examine_model(model, settings.limits)
+    if settings.cache.semantic or settings.cache.backend != "memory":
+        yield await _examine_cache(settings, settings.effective_models(environ))
     for provider in await fetch_states(settings.http) or ():
         yield _judge_provider(provider)
     if not settings.targets:
@@ -109,7 +119,30 @@ async def _examine_agents(settings: Settings) -> Finding:
     return Finding(part=part, state="ok", text=f"{len(prompts)} templates, {len(settings.workers)} workers of your own")
 
 
-async def _examine_model(model: ModelSettings) -> Finding:
+async def _examine_cache(settings: Settings, models: Sequence[ModelSettings]) -> Finding:
+    """Look something up in every tier; at work, one that fails is left out and hardly noticed."""
+    embedder = build_embedder(settings, models)
+    cache = build_cache(settings, embedder, SystemClock())
+    try:
+        async with asyncio.timeout(CHECK_S):
+            if cache is not None and cache.exact is not None:
+                await cache.exact.get("0" * 64)
+            if cache is not None and cache.semantic is not None and embedder is not None:
+                (vector,) = await embedder.embed(["ok"])
+                await cache.semantic.search("doctor", vector, SystemClock().now().timestamp(), 1)
+    except (ConnectionError, ProviderError, TimeoutError) as e:
+        text = f"not served, so answers are not kept: {str(e) or f'no answer within {CHECK_S:g} s'}"
+        fix = "check redis_url and milvus_uri in [cache], and the embedding_model"
+        return Finding(part="cache", state="warning", text=text, fix=fix)
+    finally:
+        if cache is not None:
+            await cache.aclose()
+        if embedder is not None:
+            await embedder.aclose()
+    return Finding(part="cache", state="ok", text=f"kept in {settings.cache.backend}")
+
+
+async def _examine_model(model: ModelSettings, limits: LimitSettings) -> Finding:
     part = f"model {model.name}"
     if model.kind == "offline":
         text = "no language model: words are matched to tools; set OPENAI_API_KEY or [[models]] for a real one"
@@ -122,7 +155,14 @@ async def _examine_model(model: ModelSettings) -> Finding:
         return Finding(part=part, state="error", text=str(e), fix="check its base_url, model and api_key")
     finally:
         await provider.aclose()
-    return Finding(part=part, state="ok", text=f"answers as {response.model}")
+    text = f"answers as {response.model}"
+    if (
+        limits.cost_usd is not None
+        and build_prices([model]).cost_usd(response.model, Usage(), provider=model.name) is None
+    ):
+        text = f"{text}, at an unknown price: limits.cost_usd has no effect on a run that asks it"
+        return Finding(part=part, state="warning", text=text, fix="set input_usd_per_mtok and output_usd_per_mtok")
+    return Finding(part=part, state="ok", text=text)
 
 
 async def fetch_states(http: HttpSettings) -> tuple[ProviderState, ...] | None:

@@ -119,7 +119,10 @@ def load_templates(settings: Settings) -> Prompts:
     folder = Path(settings.prompts.folder).expanduser()
     if not folder.is_dir():
         raise ConfigError(f"prompts.folder: {folder} is not a folder; name one that holds *.md files")
-    return load_prompts({path.stem: path for path in sorted(folder.glob("*.md"))})
+    try:
+        return load_prompts({path.stem: path for path in sorted(folder.glob("*.md"))})
+    except ConfigError as e:
+        raise ConfigError(f"prompts.folder: {e}") from e
 
 
 # -- kept answers ----------------------------------------------------------------------------------

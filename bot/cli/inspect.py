@@ -74,8 +74,9 @@ async def run_sessions_show(thread: str, *, config: Path | None, as_json: bool) 
         about = {"thread": thread, "summary": _summary_as_data(summary)}
         print_json({**about, "items": items, "runs": [_run_as_data(r) for r in runs]})
         return 0
-    if summary is not None and summary.text:
-        print_text(f"summary up to {summary.through_seq}, by {summary.author}: {summary.text}")
+    if summary is not None:
+        said = summary.text or "(dropped; the messages up to there are not sent any more)"
+        print_text(f"summary up to {summary.through_seq}, by {summary.author}: {said}")
     for row, message in history:
         calls = " ".join(f"{c.name}({c.arguments})" for c in message.tool_calls)
         text = f"{message.content} {calls}".strip()
@@ -124,6 +125,8 @@ async def run_trace(run_id: str, *, config: Path | None, as_json: bool) -> int:
         return 0
     if record is not None:
         print_text(trace_as_text(record))
+        if run.attempt > 1:
+            print_text(f"  begun {run.attempt} times, as the process ended in between; this is the last time")
         return 0
     print_text(f"run {run.run_id}  {run.state}  agent {run.agent}  started {_instant(run.started_at)}  {run.error}")
     for step in steps:
