@@ -4,7 +4,9 @@ Replies are written in CommonMark with tables and strikethrough, without HTML. E
 small tree that comes out of ``parse_markdown``; no platform looks at the source text itself.
 """
 
-from adapters.markdown.fit import fit_markdown, unit_size
+from adapters.markdown.bidi import clean_name, isolate, isolate_document
+from adapters.markdown.fit import Fitted, fit_answer, fit_answer_costs, fit_costs, fit_markdown, unit_size
+from adapters.markdown.grid import cell_text, draw_table, table_csv, table_width
 from adapters.markdown.parse import parse_markdown
 from adapters.markdown.tree import (
     Block,
@@ -34,6 +36,7 @@ __all__ = [
     "CodeBlock",
     "Document",
     "Emphasis",
+    "Fitted",
     "Heading",
     "Inline",
     "Link",
@@ -45,8 +48,18 @@ __all__ = [
     "Strong",
     "Table",
     "Text",
+    "cell_text",
+    "clean_name",
+    "draw_table",
+    "fit_answer",
+    "fit_answer_costs",
+    "fit_costs",
     "fit_markdown",
+    "isolate",
+    "isolate_document",
     "parse_markdown",
     "plain_text",
+    "table_csv",
+    "table_width",
     "unit_size",
 ]

@@ -30,6 +30,10 @@ from adapters.markdown.tree import (
     Text,
 )
 
+BIDI_CONTROLS = {ord(c): None for c in "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
+"""Characters that reorder what follows them (Unicode TR9, explicit formatting); no text of ours contains them. A
+translation table for ``str.translate``."""
+
 MAX_NESTING = 40
 """Deeper structures are shown as plain text: the parser would silently drop what is inside them."""
 
@@ -44,8 +48,15 @@ def _parser() -> MarkdownIt:
 
 def tokenize(text: str) -> list[Token]:
     """Return the parser's tokens; an empty list when the text nests deeper than ``MAX_NESTING``."""
-    tokens = _parser().parse(text)
+    tokens = _parser().parse(text.translate(BIDI_CONTROLS))
     return [] if any(t.level >= MAX_NESTING for t in tokens) else tokens
+
+
+def find_definitions(text: str) -> dict[str, str]:
+    """Return the link definitions of a text: the normalised label and where it leads."""
+    env: dict[str, dict[str, dict[str, str]]] = {}
+    _parser().parse(text, env)
+    return {label: found["href"] for label, found in env.get("references", {}).items()}
 
 
 def parse_markdown(text: str) -> Document:
@@ -135,7 +146,8 @@ def _inlines(tokens: Sequence[Token]) -> tuple[Inline, ...]:
         elif token.type == "image":
             out.append(Link(str(token.attrs.get("src", "")), _inlines(token.children or [])))
         elif token.content:
-            for piece in _bold(token.content) if token.type == "text" else (Text(token.content),):
+            content = token.content.translate(BIDI_CONTROLS)  # entities can bring some in
+            for piece in _bold(content) if token.type == "text" else (Text(content),):
                 _append(out, piece)
     return tuple(stack[0][1])
 

@@ -1,261 +1,265 @@
-"""From the Markdown tree to Slack's mrkdwn.
+"""From canonical Markdown to what Slack is sent: a whole message, the parts of an answer, a draft.
 
-Escaping is the default: whatever comes from a model or a tool is text, and only this module writes ``<``.
-It does so for links with an allowed scheme and for the user mentions that a reply lists; so no text can
-ping a channel, a group or a person by itself. Rules: docs.slack.dev/messaging/formatting-message-text.
+Escaping is the default: whatever comes from a model or a tool is text. What a message shows is rich text
+(``adapters.slack.blocks``), its ``text`` is the same as mrkdwn (``adapters.slack.mrkdwn``) for notifications, screen
+readers and for the case that Slack refuses the blocks. Nothing here makes images or asks for previews, so no text can
+make Slack fetch an address.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
-from urllib.parse import urlsplit
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
-from rich.cells import cell_len
-
+from adapters.chat import Attachment
 from adapters.markdown import (
-    Block,
     Break,
-    Code,
-    CodeBlock,
     Document,
-    Emphasis,
-    Heading,
-    Inline,
-    Link,
-    ListBlock,
+    Fitted,
     Paragraph,
-    Quote,
-    Rule,
-    Strike,
-    Strong,
-    Table,
     Text,
+    fit_answer_costs,
+    isolate_document,
     parse_markdown,
-    plain_text,
 )
+from adapters.markdown.fit import CHARS_MAX, PARTS_MAX, TAIL_NAME
+from adapters.markdown.grapheme import cut_before
+from adapters.markdown.parse import BIDI_CONTROLS
+from adapters.markdown.room import Costs, Size
+from adapters.slack.blocks import ELEMENTS_MAX, Style, build_blocks, load_of
+from adapters.slack.links import looks_linked
+from adapters.slack.mrkdwn import TEXT_CUT, cut_escaped, escape, render_document, render_mrkdwn
+from adapters.slack.tables import TableLimits, Wire, shelve_tables
 
-TEXT_CUT = 40_000
-"""Slack silently cuts ``text`` behind this many characters (chat.postMessage, reference page)."""
+__all__ = [
+    "SLACK",
+    "TEXT_CUT",
+    "MessageLimits",
+    "Rendered",
+    "TableLimits",
+    "escape",
+    "fit_message",
+    "render_edit",
+    "render_message",
+    "render_mrkdwn",
+]
 
-TABLE_WIDTH = 110
-"""Columns of a table drawn in monospace; a wider one is written as one paragraph a row."""
-
-_ZERO_WIDTH = "\u200b"
-_BACKTICK = "\u02cb"  # looks like a backtick and never opens a code span
-_SCHEMES = ("http://", "https://", "mailto:")
-_MENTION = re.compile(r"<@([UW][A-Z0-9]+)>")
-_SAFE_NEIGHBOURS = frozenset(" \n\t()[]{}.,:;!?\"'-/")
-_BULLETS = ("•", "◦", "▪")
-_HOST_LIKE = re.compile(r"(?:[a-z][a-z0-9+.-]*://|www\.)\S+|[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}(?:[/:?#]\S*)?", re.I)
-
-
-def escape(text: str) -> str:
-    """Return text that Slack shows exactly as given (``&``, ``<`` and ``>`` are its only special marks)."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+_PLAIN_MAX = 3_000
+_MARKS = re.compile(r"[*_~`]|:[\w+-]+:|^\s*(?:>|&gt;|[-•◦▪]|\d+[.)])", re.M)
+_GRAIN = 200  # a cut inside a paragraph is searched to so many characters
 
 
-def render_mrkdwn(markdown: str, mentions: Collection[str] = ()) -> str:
-    """Render canonical Markdown for the ``text`` of a Slack message.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageLimits:
+    """What Slack takes. Block reference and method pages; ``chars`` measured: 13,200 pass, 12,000 are documented.
 
     Args:
-        markdown: at most ``adapters.slack.app.LIMITS.text_max`` characters.
-        mentions: ids of the users whose ``<@ID>`` in the text may ping them.
+        blocks: blocks of a message.
+        chars: characters of all its blocks.
+        tables: see ``TableLimits``.
+        parts: messages of one answer.
+        total_chars: characters of Markdown of one answer; the rest goes into a file.
+    """
+
+    blocks: int = 50
+    chars: int = 12_000
+    tables: TableLimits = TableLimits()
+    parts: int = PARTS_MAX
+    total_chars: int = CHARS_MAX
+
+
+SLACK = MessageLimits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendered:
+    """A message for Slack.
+
+    Args:
+        text: mrkdwn of all that is said, for notifications, screen readers and as a fallback; empty for blank input.
+        blocks: what is shown; empty where ``text`` alone shows it.
+        files: tables that are too large, and the end of a text that is too long for one message.
+    """
+
+    text: str
+    blocks: tuple[Wire, ...] = ()
+    files: tuple[Attachment, ...] = ()
+
+
+def render_message(
+    markdown: str,
+    mentions: Collection[str] = (),
+    *,
+    reserve_blocks: int = 0,
+    native_tables: bool = True,
+    trusted: Collection[str] | None = None,
+    limits: MessageLimits = SLACK,
+) -> Rendered:
+    """Render canonical Markdown to one message that Slack takes, whatever the text.
+
+    Args:
+        markdown: of any length; what one message does not hold goes into the file ``answer.md``, and it says so.
+        mentions: ids of the users whose ``<@ID>`` in running text may ping them. No other mention survives.
+        reserve_blocks: how many blocks (buttons) the caller adds; more than 0 makes ``blocks`` non-empty.
+        native_tables: use Slack's table blocks; false for another try after Slack refused them.
+        trusted: hosts that may be linked to (with all below them), other addresses are shown as text; None for any.
+        limits: what Slack takes.
 
     Returns:
-        mrkdwn shorter than ``TEXT_CUT``. A text whose rendering would be longer (one link definition used a
-        thousand times) is shown as its escaped source instead.
+        The message; all of it empty when there is nothing to see.
     """
-    rendered = render_document(parse_markdown(markdown), mentions)
-    return rendered if len(rendered) < TEXT_CUT else escape(_without_fences(markdown))
+    style = Style(
+        mentions=frozenset(mentions),
+        trusted=None if trusted is None else frozenset(trusted),
+        tables=limits.tables,
+        native_tables=native_tables,
+    )
+    room = replace(limits, blocks=max(4, limits.blocks - reserve_blocks))
+    whole = _message(markdown, style, room, with_blocks=reserve_blocks > 0)
+    if whole is not None:
+        return whole
+    fitted = fit_answer_costs(markdown, _size(room), _costs(style), grain=_GRAIN, parts_max=1, chars_max=2 * room.chars)
+    tail = Attachment(name=TAIL_NAME, content=fitted.tail, title=TAIL_NAME)
+    first = _message(fitted.parts[0], style, room, with_blocks=True) if fitted.parts else None
+    if first is not None:
+        return replace(first, files=(*first.files, *([tail] if fitted.tail else ())))
+    return _literal(markdown, style, room)
 
 
-def render_document(document: Document, mentions: Collection[str] = ()) -> str:
-    """Render a whole tree; see ``render_mrkdwn``."""
-    return "\n\n".join(_Emitter(frozenset(mentions)).blocks(document.blocks)).strip("\n")
+def fit_message(
+    markdown: str,
+    limits: MessageLimits = SLACK,
+    *,
+    reserve_blocks: int = 0,
+    trusted: Collection[str] | None = None,
+) -> Fitted:
+    """Cut an answer into parts that ``render_message`` renders to one message each, without losing anything.
+
+    Args:
+        markdown: canonical Markdown of any length.
+        limits: what Slack takes.
+        reserve_blocks: how many blocks the caller adds to each message.
+        trusted: see ``render_message``.
+
+    Returns:
+        The parts as canonical Markdown, and what is beyond the ceilings; the last part names the file ``answer.md``.
+    """
+    style = Style(trusted=None if trusted is None else frozenset(trusted), tables=limits.tables)
+    room = replace(limits, blocks=max(4, limits.blocks - reserve_blocks))
+    return fit_answer_costs(
+        markdown, _size(room), _costs(style), grain=_GRAIN, parts_max=limits.parts, chars_max=limits.total_chars
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class _Emitter:
-    mentions: frozenset[str]
+def render_edit(markdown: str, mentions: Collection[str] = (), *, limit_bytes: int = 3800) -> str:
+    """Render a draft for ``chat.update``, cut at the end with ``…`` where it does not fit; fences are balanced.
 
-    # -- blocks
-    def blocks(self, blocks: Iterable[Block], depth: int = 0) -> Iterator[str]:
-        for block in blocks:
-            text = self._block(block, depth)
-            if text:
-                yield text
+    Args:
+        markdown: the text so far, of any length.
+        mentions: see ``render_message``.
+        limit_bytes: the most bytes in UTF-8; Slack refuses edits over 4,000 (``msg_too_long``).
+    """
+    shown = markdown[:limit_bytes]
+    rendered = _draft(shown, mentions)
+    while True:
+        size = len(rendered.encode()) + (3 if len(shown) < len(markdown) else 0)
+        if size <= limit_bytes:
+            return rendered + "…" if len(shown) < len(markdown) else rendered
+        keep = max(1, min(len(shown) - 1, len(shown) * limit_bytes // size))
+        if keep < 2:
+            return "…"
+        shown = shown[: _cut_point(shown, keep)]
+        rendered = _draft(shown, mentions)
 
-    def _block(self, block: Block, depth: int) -> str:
-        match block:
-            case Paragraph(children):
-                text = self.line(children)
-            case Heading(_, children):
-                text = self.line((Strong(children),))
-            case CodeBlock(code):
-                text = _fence(code)
-            case Quote(blocks):
-                text = self._quote(blocks)
-            case ListBlock():
-                text = self._list(block, depth)
-            case Table():
-                text = self._table(block)
-            case Rule():
-                text = "─" * 16
-        return text
 
-    def _quote(self, blocks: tuple[Block, ...]) -> str:
-        """Slack knows neither nested quotes nor fences in quotes: one level, fences stand outside."""
-        parts = []
-        for block in blocks:
-            text = self._block(block, 0)
-            fenced = isinstance(block, CodeBlock | Table | ListBlock) and "```" in text
-            inner = text if fenced or isinstance(block, Quote) else "\n".join(f"> {x}" for x in text.split("\n"))
-            if inner:
-                parts.append(inner)
-        return "\n".join(parts)
+# -- one message -----------------------------------------------------------------------------------
 
-    def _list(self, block: ListBlock, depth: int) -> str:
-        indent = "    " * depth
-        lines: list[str] = []
-        for n, item in enumerate(block.items):
-            mark = _BULLETS[depth % len(_BULLETS)] if block.start is None else f"{block.start + n}."
-            first, *others = item or (Paragraph(()),)
-            head = self._block(first, depth + 1)
-            if isinstance(first, ListBlock | CodeBlock | Table | Quote):
-                lines += [f"{indent}{mark}", head]
-            else:
-                lines.append(f"{indent}{mark} " + head.replace("\n", f"\n{indent}    "))
-            for other in others:
-                text = self._block(other, depth + 1)
-                plain = isinstance(other, Paragraph | Heading | Rule)
-                lines.append(f"{indent}    " + text.replace("\n", f"\n{indent}    ") if plain else text)
-        return "\n".join(lines)
 
-    def _table(self, table: Table) -> str:
-        rows = [[_cell(cell) for cell in row] for row in (table.header, *table.rows)]
-        widths = [max(cell_len(row[n]) for row in rows) for n in range(len(table.header))]
-        if sum(widths) + 3 * (len(widths) - 1) > TABLE_WIDTH:
-            return self._records(table)
-        lines = [_aligned(row, widths, table.align) for row in rows]
-        lines.insert(1, "-+-".join("-" * width for width in widths))
-        return _fence("\n".join(lines))
+def _message(markdown: str, style: Style, limits: MessageLimits, *, with_blocks: bool) -> Rendered | None:
+    """Render the text; None when it does not fit one message."""
+    shelved = shelve_tables(parse_markdown(markdown), limits.tables)
+    document = isolate_document(shelved.document)
+    text = render_document(document, style.mentions, style.trusted)
+    if not text.strip():
+        return Rendered(text="")
+    if len(text) >= TEXT_CUT:
+        text = cut_escaped(markdown, TEXT_CUT - 1)
+    if not with_blocks and not shelved.files and _is_plain(document, text):
+        return Rendered(text=text)
+    blocks = build_blocks(document, style)
+    if len(blocks) > limits.blocks:  # headers and rules as text are blocks no more
+        blocks = build_blocks(document, replace(style, headers=False))
+    if not blocks or len(blocks) > limits.blocks or load_of(blocks).chars > limits.chars:
+        return None
+    return Rendered(text=text, blocks=blocks, files=shelved.files)
 
-    def _records(self, table: Table) -> str:
-        """A wide table: the first cell of a row in bold, the others named by their column."""
-        records = []
-        for row in table.rows:
-            first, *others = zip(table.header, row, strict=True)
-            lines = [self.line((Strong(first[1]),)) or "—"]
-            lines += [f"    {self.line(head)}: {self.line(cell)}" for head, cell in others if plain_text(cell).strip()]
-            records.append("\n".join(lines))
-        return "\n".join(records) or self.line((Strong(tuple(c for cell in table.header for c in (*cell, Text(" ")))),))
 
-    # -- inside a line
-    def line(self, children: tuple[Inline, ...]) -> str:
-        """Render a line of inline nodes, with the blanks that Slack's marks need around them."""
-        return _Line().add(self._runs(children, "")).text
+def _literal(markdown: str, style: Style, limits: MessageLimits) -> Rendered:
+    """The beginning of the source itself, and all of it as a file: for texts that fit in no other way."""
+    most = min(len(markdown), limits.chars - 200)
+    shown = (
+        f"{markdown[: cut_before(markdown, most)].strip().translate(BIDI_CONTROLS)}…\n\n(all of it is in {TAIL_NAME})"
+    )
+    document = Document((Paragraph((Text(shown),)),))
+    text = cut_escaped(shown, TEXT_CUT - 1)
+    file = Attachment(name=TAIL_NAME, content=markdown, title=TAIL_NAME)
+    return Rendered(text=text, blocks=build_blocks(document, replace(style, mentions=frozenset())), files=(file,))
 
-    def _runs(self, children: tuple[Inline, ...], inside: str) -> Iterator[tuple[str, bool]]:
-        """Pieces of output; true for those that begin and end with a formatting mark."""
-        for child in children:
-            match child:
-                case Text(text):
-                    yield self._text(text), False
-                case Code(text):
-                    yield _code(text), True
+
+def _is_plain(document: Document, text: str) -> bool:
+    """True when mrkdwn shows the document exactly: nothing in it could be taken for a mark, a link or an emoji."""
+    if len(text) > _PLAIN_MAX:
+        return False
+    words = []
+    for block in document.blocks:
+        if not isinstance(block, Paragraph):
+            return False
+        for node in block.children:
+            match node:
+                case Text(said):
+                    words.append(said)
                 case Break():
-                    yield (" " if inside else "\n"), False
-                case Emphasis(inner):
-                    yield from self._marked("_", inner, inside)
-                case Strong(inner):
-                    yield from self._marked("*", inner, inside)
-                case Strike(inner):
-                    yield from self._marked("~", inner, inside)
-                case Link(url, inner):
-                    yield _link(url, plain_text(inner)), False
-
-    def _marked(self, mark: str, children: tuple[Inline, ...], inside: str) -> Iterator[tuple[str, bool]]:
-        if mark in inside or not plain_text(children).strip():
-            yield from self._runs(children, inside)
-        else:
-            text = _Line().add(self._runs(children, inside + mark)).text
-            yield f"{mark}{text.strip()}{mark}", True
-
-    def _text(self, text: str) -> str:
-        out, done = [], 0
-        for found in _MENTION.finditer(text):
-            if found[1] in self.mentions:
-                out += [_literal(text[done : found.start()]), found[0]]
-                done = found.end()
-        return "".join([*out, _literal(text[done:])])
+                    words.append("\n")
+                case _:
+                    return False
+        words.append("\n")
+    said = "".join(words)
+    return not _MARKS.search(said) and not looks_linked(re.sub(r"<@[UW][A-Z0-9]+>", "", said))
 
 
-class _Line:
-    """Joins pieces; Slack takes a mark as a mark only beside blanks and some punctuation."""
-
-    def __init__(self) -> None:
-        self.text = ""
-        self._after_mark = False
-
-    def add(self, runs: Iterable[tuple[str, bool]]) -> _Line:
-        for text, marked in runs:
-            if not text:
-                continue
-            joint = self.text and (
-                (marked and self.text[-1] not in _SAFE_NEIGHBOURS)
-                or (self._after_mark and text[0] not in _SAFE_NEIGHBOURS)
-            )
-            self.text += (_ZERO_WIDTH if joint else "") + text
-            self._after_mark = marked
-        return self
+def _size(limits: MessageLimits) -> Size:
+    return (limits.chars, (limits.blocks - 1) * ELEMENTS_MAX, limits.tables.chars)
 
 
-def _literal(text: str) -> str:
-    """Escape running text; its backticks must not pair with those of a real code span."""
-    return escape(text.replace("`", _BACKTICK))
+def _costs(style: Style) -> Costs:
+    """What a text takes: characters, hundredths of blocks, characters in tables.
+
+    Between two tables there is rich text, which makes a block of each ``ELEMENTS_MAX`` elements. Headers do not count:
+    they become bold text where blocks are scarce.
+    """
+    plain = replace(style, headers=False)
+
+    def costs(text: str) -> Size:
+        document = shelve_tables(parse_markdown(text), style.tables).document
+        load = load_of(blocks := build_blocks(isolate_document(document), plain))
+        tables = sum(block["type"] == "table" for block in blocks)
+        return (load.chars, 2 * ELEMENTS_MAX * tables + load.elements, load.table_chars)
+
+    return costs
 
 
-def _code(text: str) -> str:
-    text = " ".join(text.replace("`", _BACKTICK).split("\n"))
-    return f"`{escape(text)}`" if text.strip() else escape(text)
+# -- drafts ----------------------------------------------------------------------------------------
 
 
-def _fence(text: str) -> str:
-    return f"```\n{escape(_without_fences(text))}\n```" if text.strip() else ""
+def _draft(markdown: str, mentions: Collection[str]) -> str:
+    return render_document(isolate_document(parse_markdown(markdown)), mentions)
 
 
-def _without_fences(text: str) -> str:
-    return re.sub(r"`{3,}", lambda found: _ZERO_WIDTH.join(found[0]), text)
-
-
-def _link(url: str, label: str) -> str:
-    label = " ".join(label.split())
-    if not url.lower().startswith(_SCHEMES):
-        return _literal(f"{label} ({url})" if url and url != label else label)
-    target = escape(url.replace("|", "%7C").replace(" ", "%20"))
-    shown = url.removeprefix("mailto:")
-    if not label or label in (url, shown):
-        return f"<{target}>" if not url.lower().startswith("mailto:") else f"<{target}|{_literal(shown)}>"
-    if _HOST_LIKE.fullmatch(label) and _host(label) != _host(url):  # the label would hide another host
-        return f"{_literal(label)} (<{target}>)"
-    return f"<{target}|{_literal(label)}>"
-
-
-def _host(url: str) -> str:
-    host = urlsplit(url if "://" in url else f"http://{url}").netloc.rpartition("@")[2]
-    return host.lower().removeprefix("www.")
-
-
-def _cell(children: tuple[Inline, ...]) -> str:
-    return " ".join(plain_text(children).replace("`", _BACKTICK).split())
-
-
-def _aligned(row: list[str], widths: list[int], align: tuple[str, ...]) -> str:
-    cells = []
-    for text, width, side in zip(row, widths, align, strict=True):
-        space = width - cell_len(text)
-        before = space if side == "right" else space // 2 if side == "center" else 0
-        cells.append(" " * before + text + " " * (space - before))
-    return " | ".join(cells).rstrip()
+def _cut_point(text: str, most: int) -> int:
+    """A line end or a blank near ``most``, else a grapheme's end."""
+    for mark in ("\n", " "):
+        at = text.rfind(mark, most * 3 // 4, most)
+        if at > 0:
+            return at
+    return cut_before(text, most)
