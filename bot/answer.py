@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+import structlog
 from pydantic_core import to_json
 
 from adapters.chat import Message
+from agent_core.errors import ModelFailed
 from agent_core.llm.wire import dump_message
 from agent_core.memory.conversation import Conversation
 from agent_core.observe import trace_as_data
@@ -17,6 +19,8 @@ from agent_core.runtime.state import RunRecord, RunState
 from bot.models import count
 from bot.question import build_question
 from bot.storage.base import NewMessage, NewOutboxItem, RunOutcome, SummaryRow, UsageRow
+
+log = structlog.get_logger("hermod.answer")
 
 STOPPED = "Stopped."
 LEFT = "{count} will not be answered."
@@ -49,7 +53,8 @@ class Answer:
 
 
 def build_answer(record: RunRecord) -> Answer:
-    """Turn the end of a run into an answer: what it found, and what ended it early."""
+    """Turn the end of a run into an answer: what it found, and what ended it early; the log tells of failed models."""
+    _log_failures(record)
     error = record.error
     if error is None:
         text = record.answer
@@ -59,6 +64,16 @@ def build_answer(record: RunRecord) -> Answer:
         text = f"I could not answer: {error}. (run {record.run_id})"
     kind = "" if record.state is RunState.FINISHED else "failed" if error is None else error.kind
     return Answer(text=text, error=kind, record=record)
+
+
+def _log_failures(record: RunRecord) -> None:
+    """Tell operators of models that failed, also where another one answered and nobody noticed."""
+    for step in record.steps:
+        # what an open breaker kept from being asked is no news; why it opened was told before
+        if failures := [line for line in step.failures if "not asked (" not in line]:
+            log.warning("model_fell_back", run_id=record.run_id, provider=step.provider, failures=failures)
+    if isinstance(record.error, ModelFailed):
+        log.warning("model_failed", run_id=record.run_id, reason=str(record.error))
 
 
 def build_stopped(record: RunRecord | None, said: str, waiting: int) -> str:
