@@ -87,8 +87,9 @@ class Deliveries(Rules):
         """Deliver until acknowledged; further copies run beside it, or after it in the same envelope."""
         if same_envelope:
             envelope_id = secrets.token_hex(16)
-            for _ in range(times):
-                await self._deliver("events_api", body, envelope_id=envelope_id)
+            acked = [(await self._deliver("events_api", body, envelope_id=envelope_id)).acked for _ in range(times)]
+            if not any(acked):
+                await self._deliver_with_retries(body)
             return
         for n in range(1, times):
             self._spawn(self._deliver("events_api", body, n, "timeout"))
