@@ -202,6 +202,34 @@ class UsageRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FeedbackRow:
+    """What a person (``platform:id``) thought of a run's answer."""
+
+    run_id: str
+    thread_key: str
+    author: str
+    value: Literal["up", "down"]
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What is kept of a thread, in numbers. ``tokens`` are those of ``messages``; ``summary`` is 1 where there is one.
+
+    ``outputs`` are whole tool results, ``steps`` those of ended runs, ``traces`` runs with one, and ``texts`` what was
+    said to Hermod and by it and is over.
+    """
+
+    messages: int = 0
+    tokens: int = 0
+    summary: int = 0
+    outputs: int = 0
+    steps: int = 0
+    traces: int = 0
+    texts: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
     """Everything that the end of a run changes, in one transaction.
 
@@ -458,16 +486,23 @@ class Store(Protocol):
         """A kept output of this thread, or None."""
         ...
 
-    async def forget_thread(self, thread_key: str) -> None:
+    async def count_kept(self, thread_key: str) -> Kept:
+        """Count what ``forget_thread`` would drop."""
+        ...
+
+    async def forget_thread(self, thread_key: str) -> Kept:
         """Drop what was said and found in a thread: history, summary, outputs, steps, traces, and texts in and out.
 
-        What is open or under way stays until it is answered. The rows that make a redelivery known, numbers (usage),
-        and the audit chain stay, without content.
+        What is open or under way stays until it is answered. The rows that make a redelivery known, numbers (usage,
+        feedback), and the audit chain stay, without content.
+
+        Returns:
+            What was dropped.
         """
         ...
 
-    async def list_sessions(self, *, limit: int = 50) -> tuple[SessionRow, ...]:
-        """Threads, the most recently active first."""
+    async def list_sessions(self, *, limit: int = 50, author: str = "") -> tuple[SessionRow, ...]:
+        """Threads, the most recently active first; with ``author`` (``platform:id``) only where they used a model."""
         ...
 
     # outbox
@@ -498,8 +533,20 @@ class Store(Protocol):
         ...
 
     # usage, audit, snapshots, gauges
-    async def load_usage(self, *, since: datetime) -> tuple[UsageRow, ...]:
-        """Usage rows since an instant, oldest first."""
+    async def load_usage(self, *, since: datetime, author: str = "") -> tuple[UsageRow, ...]:
+        """Usage rows since an instant, oldest first; with ``author`` (``platform:id``) only theirs."""
+        ...
+
+    async def save_feedback(self, row: FeedbackRow) -> None:
+        """Record what somebody thought of a run's answer, in place of what they thought before.
+
+        Raises:
+            StoreError: there is no such run.
+        """
+        ...
+
+    async def load_feedback(self, *, since: datetime, limit: int = 1000) -> tuple[FeedbackRow, ...]:
+        """What people thought since an instant, newest first."""
         ...
 
     async def add_audit(

@@ -28,7 +28,9 @@ from bot.storage.base import (
     AuditRow,
     Claim,
     Counts,
+    FeedbackRow,
     InboxItem,
+    Kept,
     NewInboxItem,
     NewMessage,
     NewOutboxItem,
@@ -215,13 +217,17 @@ class SqliteStore:
         """Return a kept output."""
         return await self._reader.run(partial(memory.load_output, thread_key=thread_key, output_id=output_id))
 
-    async def forget_thread(self, thread_key: str) -> None:
-        """Drop what was said and found in a thread."""
-        await self._writer.run(partial(memory.forget_thread, thread_key=thread_key))
+    async def count_kept(self, thread_key: str) -> Kept:
+        """Count what is kept of a thread."""
+        return await self._reader.run(partial(memory.count_kept, thread_key=thread_key))
 
-    async def list_sessions(self, *, limit: int = 50) -> tuple[SessionRow, ...]:
+    async def forget_thread(self, thread_key: str) -> Kept:
+        """Drop what was said and found in a thread."""
+        return await self._writer.run(partial(memory.forget_thread, thread_key=thread_key))
+
+    async def list_sessions(self, *, limit: int = 50, author: str = "") -> tuple[SessionRow, ...]:
         """Return threads, the most recently active first; ``tokens`` are those of the history."""
-        return await self._reader.run(partial(runs.list_sessions, limit=limit))
+        return await self._reader.run(partial(runs.list_sessions, limit=limit, author=author))
 
     # outbox
 
@@ -259,9 +265,17 @@ class SqliteStore:
 
     # usage, audit, snapshots, gauges
 
-    async def load_usage(self, *, since: datetime) -> tuple[UsageRow, ...]:
+    async def load_usage(self, *, since: datetime, author: str = "") -> tuple[UsageRow, ...]:
         """Return usage rows since an instant."""
-        return await self._reader.run(partial(ledger.load_usage, since=since))
+        return await self._reader.run(partial(ledger.load_usage, since=since, author=author))
+
+    async def save_feedback(self, row: FeedbackRow) -> None:
+        """Record what somebody thought of an answer."""
+        await self._writer.run(partial(ledger.save_feedback, row=row))
+
+    async def load_feedback(self, *, since: datetime, limit: int = 1000) -> tuple[FeedbackRow, ...]:
+        """Return what people thought since an instant."""
+        return await self._reader.run(partial(ledger.load_feedback, since=since, limit=limit))
 
     async def add_audit(
         self, *, at: datetime, actor: str, action: str, thread_key: str, run_id: str, detail: str

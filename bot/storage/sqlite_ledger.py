@@ -1,4 +1,4 @@
-"""What is only ever added: usage, the audit chain, snapshots; and the gauges. Plain functions inside a transaction."""
+"""What is only added: usage, feedback, the audit chain, snapshots; and the gauges. Functions inside a transaction."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Literal, cast
 
-from bot.storage.base import AuditRow, Counts, Snapshot, UsageRow
+from bot.storage.base import AuditRow, Counts, FeedbackRow, Snapshot, StoreError, UsageRow
 from bot.storage.sqlite_connection import Tx, clean
-from bot.storage.sqlite_rows import build_micros, parse_micros, parse_snapshot, parse_usage
+from bot.storage.sqlite_rows import build_micros, parse_feedback, parse_micros, parse_snapshot, parse_usage
 
 FIRST_PREV_HASH = "0" * 64
 _HASHED = ("seq", "at", "actor", "action", "thread_key", "run_id", "detail", "prev_hash")
@@ -37,9 +37,34 @@ def add_usage(tx: Tx, usage: UsageRow) -> None:
     )
 
 
-def load_usage(tx: Tx, since: datetime) -> tuple[UsageRow, ...]:
-    """Return usage from ``since`` on, oldest first."""
-    return tuple(map(parse_usage, tx.all("SELECT * FROM usage WHERE at >= ? ORDER BY at, id", build_micros(since))))
+def load_usage(tx: Tx, since: datetime, author: str) -> tuple[UsageRow, ...]:
+    """Return usage from ``since`` on, oldest first; of one author, or of everybody."""
+    theirs, values = ("AND author = ?", (author,)) if author else ("", ())
+    rows = tx.all(f"SELECT * FROM usage WHERE at >= ? {theirs} ORDER BY at, id", build_micros(since), *values)
+    return tuple(map(parse_usage, rows))
+
+
+def save_feedback(tx: Tx, row: FeedbackRow) -> None:
+    """Record an opinion in place of the same person's earlier one."""
+    if tx.one("SELECT 1 FROM run WHERE run_id = ?", row.run_id) is None:
+        raise StoreError(f"there is no run {row.run_id!r}")
+    tx.do(
+        "INSERT INTO feedback (run_id, author, thread_key, value, at) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (run_id, author) DO UPDATE SET value = excluded.value, at = excluded.at",
+        row.run_id,
+        row.author,
+        row.thread_key,
+        row.value,
+        build_micros(row.at),
+    )
+
+
+def load_feedback(tx: Tx, since: datetime, limit: int) -> tuple[FeedbackRow, ...]:
+    """Return opinions from ``since`` on, newest first."""
+    rows = tx.all(
+        "SELECT * FROM feedback WHERE at >= ? ORDER BY at DESC, run_id, author LIMIT ?", build_micros(since), limit
+    )
+    return tuple(map(parse_feedback, rows))
 
 
 # -- audit -----------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from bot.storage.base import NewMessage, StoredMessage, SummaryRow
+from bot.storage.base import Kept, NewMessage, StoredMessage, SummaryRow
 from bot.storage.sqlite_connection import Tx
 from bot.storage.sqlite_rows import build_micros, parse_message, parse_summary
 
@@ -109,16 +109,39 @@ def load_output(tx: Tx, thread_key: str, output_id: str) -> str | None:
     return None if row is None else str(row["text"])
 
 
-def forget_thread(tx: Tx, thread_key: str) -> None:
-    """Drop the content of everything in a thread that is over."""
-    ended = "SELECT run_id FROM run WHERE thread_key = ? AND ended_at IS NOT NULL"
+_ENDED = "SELECT run_id FROM run WHERE thread_key = ? AND ended_at IS NOT NULL"
+_KEPT = {
+    "messages": "message WHERE thread_key = ?",
+    "summary": "summary WHERE thread_key = ? AND text <> ''",
+    "outputs": "output WHERE thread_key = ?",
+    "steps": f"step WHERE run_id IN ({_ENDED})",
+    "traces": "run WHERE thread_key = ? AND ended_at IS NOT NULL AND record <> ''",
+    "said": "inbox WHERE thread_key = ? AND state IN ('done', 'refused') AND payload <> ''",
+    "answered": "outbox WHERE thread_key = ? AND state IN ('delivered', 'failed') AND body <> ''",
+}
+
+
+def count_kept(tx: Tx, thread_key: str) -> Kept:
+    """Count the content of everything in a thread that is over."""
+    counts = {
+        name: int(tx.all(f"SELECT count(*) AS n FROM {rows}", thread_key)[0]["n"]) for name, rows in _KEPT.items()
+    }
+    (sums,) = tx.all("SELECT coalesce(sum(tokens), 0) AS tokens FROM message WHERE thread_key = ?", thread_key)
+    texts = counts.pop("said") + counts.pop("answered")
+    return Kept(**counts, tokens=sums["tokens"], texts=texts)
+
+
+def forget_thread(tx: Tx, thread_key: str) -> Kept:
+    """Drop the content of everything in a thread that is over; return what that was."""
+    kept = count_kept(tx, thread_key)
     for statement in (
         "DELETE FROM message WHERE thread_key = ?",
         "DELETE FROM summary WHERE thread_key = ?",
         "DELETE FROM output WHERE thread_key = ?",
-        f"DELETE FROM step WHERE run_id IN ({ended})",
+        f"DELETE FROM step WHERE run_id IN ({_ENDED})",
         "UPDATE run SET record = '' WHERE thread_key = ? AND ended_at IS NOT NULL",
         "UPDATE inbox SET payload = '' WHERE thread_key = ? AND state IN ('done', 'refused')",
         "UPDATE outbox SET body = '' WHERE thread_key = ? AND state IN ('delivered', 'failed')",
     ):
         tx.do(statement, thread_key)
+    return kept

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from agent_core.context import JournalEntry, StepState
 from bot.storage.base import (
+    FeedbackRow,
     InboxItem,
     InboxState,
     OutboxItem,
@@ -160,6 +161,17 @@ def parse_usage(row: sqlite3.Row) -> UsageRow:
         at=parse_micros(row["at"]),
         cached_input_tokens=row["cached_input_tokens"],
         cache_write_tokens=row["cache_write_tokens"],
+    )
+
+
+def parse_feedback(row: sqlite3.Row) -> FeedbackRow:
+    """Read a row of ``feedback``."""
+    return FeedbackRow(
+        run_id=row["run_id"],
+        thread_key=row["thread_key"],
+        author=row["author"],
+        value=row["value"],
+        at=parse_micros(row["at"]),
     )
 
 

@@ -268,14 +268,16 @@ def list_runs(tx: Tx, thread_key: str | None, limit: int) -> tuple[RunRow, ...]:
     return tuple(map(parse_run, rows))
 
 
-def list_sessions(tx: Tx, limit: int) -> tuple[SessionRow, ...]:
+def list_sessions(tx: Tx, limit: int, author: str) -> tuple[SessionRow, ...]:
     """Return threads with their counts; ``busy`` means open items or a run that is not final."""
+    theirs = "AND t.thread_key IN (SELECT thread_key FROM usage WHERE author = ?)" if author else ""
     rows = tx.all(
         "SELECT t.thread_key, t.last_at, t.open_since IS NOT NULL AS busy,"
         " (SELECT count(*) FROM message m WHERE m.thread_key = t.thread_key) AS messages,"
         " (SELECT coalesce(sum(m.tokens), 0) FROM message m WHERE m.thread_key = t.thread_key) AS tokens,"
         " (SELECT count(*) FROM run r WHERE r.thread_key = t.thread_key) AS runs"
-        " FROM thread t WHERE t.last_seq > 0 ORDER BY t.last_at DESC, t.id DESC LIMIT ?",
+        f" FROM thread t WHERE t.last_seq > 0 {theirs} ORDER BY t.last_at DESC, t.id DESC LIMIT ?",
+        *((author,) if author else ()),
         max(limit, 0),
     )
     return tuple(

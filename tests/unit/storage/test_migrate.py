@@ -15,7 +15,7 @@ from bot.storage.migrate import load_migrations, migrate, split_statements
 
 NEWEST = load_migrations()[-1][0]
 TABLES = {
-    "approval", "audit", "draft", "erased", "inbox", "message", "outbox", "output", "run", "schedule", "schedule_run", "schema_version",
+    "approval", "audit", "draft", "erased", "feedback", "inbox", "message", "outbox", "output", "run", "schedule", "schedule_run", "schema_version",
     "snapshot", "step", "summary", "thread", "usage",
 }  # fmt: skip
 
