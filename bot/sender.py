@@ -13,7 +13,7 @@ import structlog
 from adapters.chat import ChatAdapter, Delivered, Delivery, Draft, InDoubt, Rejected, Reply, RetryLater, ThreadRef
 from agent_core.context import Clock
 from bot.presenter import build_notice, load_reply
-from bot.storage.base import Claim, OutboxItem, OutboxState, Store, StoreError
+from bot.storage.base import Claim, OutboxItem, OutboxState, Store
 
 log = structlog.get_logger("hermod.sender")
 
@@ -95,13 +95,14 @@ class Sender:
         """Let the answer of a run become of ``draft``, which nobody else uses from now on; ``detach`` has to follow."""
         self._drafts[run_id] = draft
 
-    async def detach(self, claim: Claim, run_id: str) -> None:
-        """Remove a run's draft that did not become its answer; does nothing where it did, or where there is none."""
+    async def detach(self, run_id: str) -> None:
+        """Remove a run's draft that did not become its answer; does nothing where it did, or where there is none.
+
+        Its row stays: whether the platform removed it is not known, so whoever posts the answer removes it once more.
+        """
         draft = self._drafts.pop(run_id, None)
         if draft is not None:
             await _within(CLEAR_TIMEOUT_S, draft.abandon())
-            with contextlib.suppress(StoreError):  # the row, or whoever holds the thread now, removes it once more
-                await self._store.drop_draft(claim, run_id)
 
     async def discard(self, claim: Claim, run_id: str, *, unless: str = "") -> None:
         """Remove what an earlier process left visible of a run's answer, unless it is the post ``unless``."""
@@ -138,7 +139,7 @@ class Sender:
             # this process stood still, so another one may have taken over; if so, the next line is fenced
             await self._finish(claim, row, OutboxState.PENDING, reason="the process stood still")
             return False
-        match await self._hand_over(claim, row, reply, adapter):
+        match await self._hand_over(row, reply, adapter):
             case Delivered(remote_id=remote_id):
                 await self._finish(claim, row, OutboxState.DELIVERED, remote_id=remote_id)
                 return True
@@ -153,14 +154,14 @@ class Sender:
             case InDoubt():
                 return await self._settle(claim, row, reply, adapter, sent=row.attempts + 1)
 
-    async def _hand_over(self, claim: Claim, row: OutboxItem, reply: Reply, adapter: ChatAdapter) -> Delivery:
+    async def _hand_over(self, row: OutboxItem, reply: Reply, adapter: ChatAdapter) -> Delivery:
         """Make an open draft the reply; where there is none, or it cannot become this reply, post it."""
         draft = self._drafts.get(row.run_id or "")
         if draft is None:
             return await self._post(adapter.post(reply))
         outcome = await self._post(draft.finish(reply))
         if isinstance(outcome, RetryLater | Rejected):
-            await self.detach(claim, row.run_id or "")  # it is not the reply: nothing half may stand beside it
+            await self.detach(row.run_id or "")  # it is not the reply: nothing half may stand beside it
         elif not isinstance(outcome, InDoubt):
             self._drafts.pop(row.run_id or "", None)
         return await self._post(adapter.post(reply)) if outcome is None else outcome
@@ -192,7 +193,7 @@ class Sender:
             await self._give_up(claim, row, UNKNOWN_DELIVERY, reason=f"delivery unknown: {found.reason}")
             return True
         if row.run_id is not None:
-            await self.detach(claim, row.run_id)
+            await self.detach(row.run_id)
             await self.discard(claim, row.run_id)
         after_s = 0.0 if sent <= 1 else min(RETRY_CAP_S, 2.0 ** min(sent - 1, 10))
         await self._put_back(claim, row, reason="not posted before", after_s=after_s)

@@ -24,7 +24,7 @@ from bot.access import Access
 from bot.answer import STOPPED, Answer, build_answer, build_messages, build_outcome, build_stopped
 from bot.commands import CommandRunner
 from bot.control import LOOK_S, QUEUED, Halt, Signs, Watch, run_until_halted
-from bot.live import READING, Live, Status
+from bot.live import READING, SHOW_EVERY_S, Live, Status
 from bot.memory import StoreOutputs, load_memory, read_past
 from bot.presenter import build_reply_rows
 from bot.question import build_question
@@ -99,6 +99,7 @@ class Session:
         telemetry: exports every run's spans and metrics, or None.
         actions: what becomes of pressed buttons, by their name.
         look_s: how often to look for what came into a thread while its run works.
+        show_s: how often people see more of an answer that is written.
     """
 
     def __init__(
@@ -121,6 +122,7 @@ class Session:
         telemetry: Telemetry | None = None,
         actions: Mapping[str, ActionHandler] | None = None,
         look_s: float = LOOK_S,
+        show_s: float = SHOW_EVERY_S,
     ) -> None:
         self._store = store
         self._adapters = adapters
@@ -139,6 +141,7 @@ class Session:
         self._telemetry = telemetry
         self._actions = dict(actions or {})
         self._look_s = look_s
+        self._show_s = show_s
         self._stopped: set[str] = set()
         self._late: set[asyncio.Task[Any]] = set()
         self.ended: dict[str, int] = {"finished": 0, "error": 0}
@@ -163,9 +166,12 @@ class Session:
         try:
             answer = await self._answer(claim, run, turn)
             await self._finish(claim, run, answer)
+            if not answer.text:  # there is nothing that a draft could become
+                await self._sender.detach(run.run_id)
+                await self._sender.discard(claim, run.run_id)
             await self._deliver(claim)
         finally:
-            await self._sender.detach(claim, run.run_id)
+            await self._sender.detach(run.run_id)
 
     async def crashed(self, claim: Claim) -> None:
         """End the thread's run with a visible failure; one is begun for items that never came so far."""
@@ -301,6 +307,7 @@ class Session:
             run_id,
             redactor=self._redactor,
             keep=lambda remote_id: self._store.save_draft(claim, run_id, remote_id, self._clock.now()),
+            every_s=self._show_s,
         )
         async with AsyncExitStack() as stack:
             if live.draft is not None:
@@ -313,7 +320,7 @@ class Session:
             work = self._loop.run(agent, ctx, memory.conversation, build_question(messages))
             ended = await run_until_halted(work, desk.watch, self._late)
         if live.cut_off:
-            await self._sender.detach(claim, run_id)
+            await self._sender.detach(run_id)
         if isinstance(ended, Halt):
             text = "" if ended.quiet else build_stopped(live.record, live.text, ended.waiting)
             if text and live.record is not None:

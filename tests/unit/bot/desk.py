@@ -84,6 +84,7 @@ class Desk:
             clock=clock,
             redactor=redactor,
             look_s=0.02,
+            show_s=0.0,
         )
         self.dispatcher = Dispatcher(
             store=store, work=self.session, prefixes=["memory:"], owner="test", clock=clock, lease_s=5
