@@ -63,6 +63,9 @@ class Desk:
         async def counter() -> TokenCounter:
             return WordCounter()
 
+        async def forget(thread_key: str) -> None:
+            await store.forget_thread(thread_key)
+
         self.session = Session(
             store=store,
             adapters=adapters,
@@ -78,7 +81,7 @@ class Desk:
             limits=Limits(run_deadline_s=20),
             prompt=load_prompt("operations", allowed=frozenset({"name", "now"})),
             commands=CommandRunner(executor),
-            words=ThreadWords(store, counter, Router([provider]).states, clock, forget=store.forget_thread),
+            words=ThreadWords(store, counter, Router([provider]).states, clock, forget=forget),
             access=Access(policy),
             counter=counter,
             clock=clock,
