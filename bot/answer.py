@@ -71,9 +71,9 @@ def _log_failures(record: RunRecord) -> None:
     for step in record.steps:
         # what an open breaker kept from being asked is no news; why it opened was told before
         if failures := [line for line in step.failures if "not asked (" not in line]:
-            log.warning("model_fell_back", run_id=record.run_id, provider=step.provider, failures=failures)
+            log.info("model_fell_back", run_id=record.run_id, provider=step.provider, failures=failures)
     if isinstance(record.error, ModelFailed):
-        log.warning("model_failed", run_id=record.run_id, reason=str(record.error))
+        log.info("model_failed", run_id=record.run_id, reason=str(record.error))
 
 
 def build_stopped(record: RunRecord | None, said: str, waiting: int) -> str:
