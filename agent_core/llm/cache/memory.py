@@ -32,10 +32,16 @@ class MemoryExact:
         while len(self._entries) > self._limit:
             self._entries.popitem(last=False)
 
-    async def drop(self, origin: str) -> None:
+    async def count(self, origin: str) -> int:
+        """Return how many entries have this origin."""
+        return sum(entry.origin == origin for entry in self._entries.values())
+
+    async def drop(self, origin: str) -> int:
         """Drop every entry with this origin."""
-        for key in [key for key, entry in self._entries.items() if entry.origin == origin]:
+        keys = [key for key, entry in self._entries.items() if entry.origin == origin]
+        for key in keys:
             del self._entries[key]
+        return len(keys)
 
     async def aclose(self) -> None:
         """Forget everything."""
@@ -68,9 +74,15 @@ class MemorySemantic:
         while len(self._rows) > self._limit:
             del self._rows[next(iter(self._rows))]
 
-    async def drop(self, origin: str) -> None:
+    async def count(self, origin: str) -> int:
+        """Return how many entries have this origin."""
+        return sum(row[2].origin == origin for row in self._rows.values())
+
+    async def drop(self, origin: str) -> int:
         """Drop every entry with this origin."""
+        before = len(self._rows)
         self._rows = {key: row for key, row in self._rows.items() if row[2].origin != origin}
+        return before - len(self._rows)
 
     async def aclose(self) -> None:
         """Forget everything."""

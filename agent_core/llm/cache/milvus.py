@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
 
 from agent_core.llm.cache.policy import Entry, Scored
 
 PREFIX = "hermod_answers_"
+COUNTED_MOST = 10_000
 T = TypeVar("T")
 
 
@@ -55,16 +56,37 @@ class MilvusSemantic:
 
         await asyncio.to_thread(self._run, len(vector), work)
 
-    async def drop(self, origin: str) -> None:
+    async def count(self, origin: str) -> int:
+        """Return how many entries have this origin, in every collection of ours."""
+
+        def work(client: Any, _: str) -> int:
+            return sum(self._count(client, name, origin) for name in self._list_ours(client))
+
+        return await asyncio.to_thread(self._run, 0, work)
+
+    async def drop(self, origin: str) -> int:
         """Drop every entry with this origin, in every collection of ours."""
 
-        def work(client: Any, _: str) -> None:
-            for name in client.list_collections(timeout=self._timeout_s):
-                if name.startswith(PREFIX):
-                    client.load_collection(name, timeout=self._timeout_s)
-                    client.delete(name, filter=f'origin == "{origin}"', timeout=self._timeout_s)
+        def work(client: Any, _: str) -> int:
+            dropped = 0
+            for name in self._list_ours(client):
+                dropped += self._count(client, name, origin)
+                client.delete(name, filter=f'origin == "{origin}"', timeout=self._timeout_s)
+            return dropped
 
-        await asyncio.to_thread(self._run, 0, work)
+        return await asyncio.to_thread(self._run, 0, work)
+
+    def _list_ours(self, client: Any) -> Iterator[str]:
+        for name in client.list_collections(timeout=self._timeout_s):
+            if name.startswith(PREFIX):
+                client.load_collection(name, timeout=self._timeout_s)
+                yield name
+
+    def _count(self, client: Any, name: str, origin: str) -> int:
+        rows = client.query(
+            name, filter=f'origin == "{origin}"', output_fields=["key"], limit=COUNTED_MOST, timeout=self._timeout_s
+        )
+        return len(rows)
 
     async def aclose(self) -> None:
         """Close the connection."""

@@ -78,8 +78,11 @@ class ExactTier(Protocol):
     async def put(self, key: str, entry: Entry, ttl_s: float) -> None:
         """Keep the entry for ``ttl_s`` seconds, in place of one of the same key."""
 
-    async def drop(self, origin: str) -> None:
-        """Drop every entry with this origin."""
+    async def count(self, origin: str) -> int:
+        """Return how many entries have this origin."""
+
+    async def drop(self, origin: str) -> int:
+        """Drop every entry with this origin, and return how many those were."""
 
     async def aclose(self) -> None:
         """Release what is held."""
@@ -97,8 +100,11 @@ class SemanticTier(Protocol):
     async def put(self, key: str, partition: str, vector: Sequence[float], entry: Entry) -> None:
         """Keep the entry, in place of one of the same key."""
 
-    async def drop(self, origin: str) -> None:
-        """Drop every entry with this origin."""
+    async def count(self, origin: str) -> int:
+        """Return how many entries have this origin."""
+
+    async def drop(self, origin: str) -> int:
+        """Drop every entry with this origin, and return how many those were."""
 
     async def aclose(self) -> None:
         """Release what is held."""
@@ -164,11 +170,23 @@ class AnswerCache:
             place = (question.key, question.partition, vector, entry)
             await self._try("semantic tier", self.wait_s, self.semantic.put, *place)
 
-    async def forget(self, origin: str, *, wait_s: float = 5.0) -> None:
-        """Drop what was kept from one thread; a backend that fails keeps it until it expires."""
-        for part, tier in (("exact tier", self.exact), ("semantic tier", self.semantic)):
-            if tier is not None:
-                await self._try(part, wait_s, tier.drop, _digest(origin))
+    async def count(self, origin: str) -> int:
+        """Return how many answers are kept from one thread; both tiers hold the same ones, so the fuller counts."""
+        counts = [await self._try(part, self.wait_s, tier.count, _digest(origin)) or 0 for part, tier in self._tiers()]
+        return max(counts, default=0)
+
+    async def forget(self, origin: str, *, wait_s: float = 5.0) -> int:
+        """Drop what was kept from one thread; a backend that fails keeps it until it expires.
+
+        Returns:
+            How many answers those were, as ``count`` counts.
+        """
+        counts = [await self._try(part, wait_s, tier.drop, _digest(origin)) or 0 for part, tier in self._tiers()]
+        return max(counts, default=0)
+
+    def _tiers(self) -> list[tuple[str, ExactTier | SemanticTier]]:
+        tiers = (("exact tier", self.exact), ("semantic tier", self.semantic))
+        return [(part, tier) for part, tier in tiers if tier is not None]
 
     async def aclose(self) -> None:
         """Close both tiers."""

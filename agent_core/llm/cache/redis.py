@@ -44,11 +44,21 @@ class RedisExact:
         except self._error as e:
             raise ConnectionError(f"Redis: {type(e).__name__}") from e
 
-    async def drop(self, origin: str) -> None:
+    async def count(self, origin: str) -> int:
+        """Return how many entries have this origin and have not expired."""
+        try:
+            names = await self._client.smembers(f"hermod:origin:{origin}")
+            return int(await self._client.exists(*names)) if names else 0
+        except self._error as e:
+            raise ConnectionError(f"Redis: {type(e).__name__}") from e
+
+    async def drop(self, origin: str) -> int:
         """Drop every entry with this origin."""
         try:
             names = await self._client.smembers(f"hermod:origin:{origin}")
-            await self._client.delete(f"hermod:origin:{origin}", *names)
+            dropped = int(await self._client.delete(*names)) if names else 0
+            await self._client.delete(f"hermod:origin:{origin}")
+            return dropped
         except self._error as e:
             raise ConnectionError(f"Redis: {type(e).__name__}") from e
 

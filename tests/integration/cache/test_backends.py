@@ -281,7 +281,9 @@ async def test_what_a_thread_left_can_be_forgotten_and_nothing_else(cache: Answe
     other = asked("Why is the users table slow?")
     await cache.keep(replace(WHY, origin="slack:T1/C1/1.1"), "no index")
     await cache.keep(replace(other, origin="slack:T1/C1/2.2"), "no memory")
-    await cache.forget("slack:T1/C1/1.1")
+    assert await cache.count("slack:T1/C1/1.1") == 1
+    assert await cache.forget("slack:T1/C1/1.1") == 1
+    assert await cache.count("slack:T1/C1/1.1") == 0
     assert await cache.find(WHY) is None
     hit = await cache.find(other)
     assert hit is not None
