@@ -128,7 +128,8 @@ async def run_trace(run_id: str, *, config: Path | None, as_json: bool) -> int:
         if run.attempt > 1:
             print_text(f"  begun {run.attempt} times, as the process ended in between; this is the last time")
         return 0
-    print_text(f"run {run.run_id}  {run.state}  agent {run.agent}  started {_instant(run.started_at)}  {run.error}")
+    head = f"run {run.run_id}  {run.state}  agent {run.agent}  started {_instant(run.started_at)}  {run.error}"
+    print_text(head.rstrip())
     for step in steps:
         print_text(f"  {step.n:>2}. {step.entry.kind:<5} {step.entry.name}  {step.entry.state}")
     return 0
