@@ -16,25 +16,29 @@ from adapters.chat import (
     Accept,
     AdapterError,
     AdapterNotConfigured,
+    Author,
     Capabilities,
     ConnectionState,
     Delivered,
     Delivery,
+    Draft,
+    FileRef,
     InDoubt,
     Limits,
-    PlainPlatform,
     Problem,
-    Rejected,
     Reply,
+    Said,
     ThreadRef,
 )
 from adapters.slack.client import SlackClient, SlackUnreachable
 from adapters.slack.directory import Directory
+from adapters.slack.drafts import DraftMode
+from adapters.slack.files import FILE_HOSTS
 from adapters.slack.http import SlackHttp
 from adapters.slack.intake import OnOpened, OnRemoved, SlackIntake, ignore
 from adapters.slack.order import ArrivalOrder
-from adapters.slack.parse import COMMAND_THREAD, PLATFORM, Identity, Person
-from adapters.slack.render import TEXT_CUT, render_mrkdwn
+from adapters.slack.outbound import SlackOutbound
+from adapters.slack.parse import PLATFORM, Identity, Person
 from adapters.slack.sockets import SlackSockets
 
 log = structlog.get_logger("hermod.slack")
@@ -43,7 +47,17 @@ LIMITS = Limits(text_max=3500, unit="chars")
 """Of canonical Markdown. Slack recommends 4,000 characters and cuts at 40,000; escaping grows a text at most
 fivefold, and ``render_mrkdwn`` stays below the cut for every text that fits here."""
 
-CAPABILITIES = Capabilities(threads=True, status=True, status_ttl_s=120.0, buttons=True)
+CAPABILITIES = Capabilities(
+    threads=True,
+    status=True,
+    status_ttl_s=120.0,
+    edits=True,
+    buttons=True,
+    files=True,
+    drafts=True,
+    history=True,
+    private=True,
+)
 
 BOT_SCOPES = {
     "app_mentions:read": "to hear when it is mentioned",
@@ -63,7 +77,7 @@ BOT_EVENTS = ("app_mention", "message.channels", "message.groups", "message.im",
 LONGEST_PAUSE_S = 60.0
 
 
-class SlackAdapter(PlainPlatform):
+class SlackAdapter:
     """A Slack workspace, over Socket Mode or HTTP. All methods may be called concurrently.
 
     A slash command belongs to no thread; its ``ThreadRef.thread`` is ``command-`` and the trigger id, and
@@ -81,6 +95,8 @@ class SlackAdapter(PlainPlatform):
         people_wait_s: the longest time that looking up names may hold up an acknowledgement.
         people_ttl_s: how long a person is taken as known.
         post_patience_s: the longest time that a post waits for its channel's turn.
+        drafts: how an answer is shown while it is written.
+        file_hosts: the hosts from which attached files may be fetched.
         call_timeout_s: the longest time of one call of the Web API.
         ping_interval_s: of a websocket; one on which nothing came for four times as long is replaced.
         quiet_s: one on which nothing but answers to our own pings came for so long is replaced, too.
@@ -107,6 +123,8 @@ class SlackAdapter(PlainPlatform):
         people_wait_s: float = 1.0,
         people_ttl_s: float = 3600.0,
         post_patience_s: float = 2.0,
+        drafts: DraftMode = "stream",
+        file_hosts: Collection[str] = FILE_HOSTS,
         call_timeout_s: float = 20.0,
         ping_interval_s: float = 5.0,
         quiet_s: float = 300.0,
@@ -156,7 +174,16 @@ class SlackAdapter(PlainPlatform):
         self._identity: Identity | None = None
         self._coming_up: asyncio.Task[None] | None = None
         self._since: datetime | None = None
-        self._post_patience_s = post_patience_s
+        self._outbound = SlackOutbound(
+            self._client,
+            identify=self._identify,
+            people=self._people.find,
+            patience_s=post_patience_s,
+            drafts=drafts,
+            file_hosts=file_hosts,
+            monotonic=monotonic,
+            sleep=sleep,
+        )
 
     # -- the connection
     @property
@@ -213,6 +240,7 @@ class SlackAdapter(PlainPlatform):
             sockets, self._sockets = self._sockets, None
             await sockets.close()
         await self._intake.drain(3.0)
+        await self._outbound.close()
         await self._people.close()
         await self._client.close()
 
@@ -256,34 +284,35 @@ class SlackAdapter(PlainPlatform):
     # -- what goes out
     async def post(self, reply: Reply) -> Delivery:
         """Post one reply that fits ``limits``. Failures are values; only cancellation is raised."""
-        text = render_mrkdwn(reply.text, reply.mentions)
-        if not text.strip():
-            return Rejected(reason="the text is empty")
-        if len(text) >= TEXT_CUT:
-            return Rejected(reason=f"the text is too long for one post ({len(text)} characters); fit it first")
-        return await self._client.post(
-            channel=reply.thread.channel,
-            thread_ts=thread_ts_of(reply.thread),
-            text=text,
-            key=reply.key,
-            patience_s=self._post_patience_s,
-        )
+        return await self._outbound.post(reply)
 
     async def find_posted(self, thread: ThreadRef, key: str) -> Delivered | InDoubt | None:
         """Look in the thread for our own message whose metadata holds ``key``."""
-        try:
-            identity = await self._identify()
-        except AdapterError as error:
-            return InDoubt(reason=str(error))
-        return await self._client.find_posted(
-            channel=thread.channel, thread_ts=thread_ts_of(thread), key=key, identity=identity
-        )
+        return await self._outbound.find_posted(thread, key)
 
     async def set_status(self, thread: ThreadRef, text: str) -> None:
-        """Show that work goes on (assistant.threads.setStatus). Best effort; never raises."""
-        thread_ts = thread_ts_of(thread)
-        if thread_ts is not None:
-            await self._client.set_status(channel=thread.channel, thread_ts=thread_ts, text=text)
+        """Show that work goes on. Best effort; never raises."""
+        await self._outbound.set_status(thread, text)
+
+    def open_draft(self, thread: ThreadRef, *, asker: Author | None) -> Draft | None:
+        """Begin an answer that people see while it is written."""
+        return self._outbound.open_draft(thread, asker=asker)
+
+    async def discard_draft(self, thread: ThreadRef, remote_id: str) -> None:
+        """Remove what a process that died left of a draft."""
+        await self._outbound.discard_draft(thread, remote_id)
+
+    async def fetch_history(self, thread: ThreadRef, *, limit: int) -> tuple[Said, ...]:
+        """Read what was said in a thread, oldest first."""
+        return await self._outbound.fetch_history(thread, limit=limit)
+
+    async def fetch_file(self, file: FileRef, *, max_bytes: int) -> bytes | None:
+        """Fetch an attached file from Slack's own hosts only."""
+        return await self._outbound.fetch_file(file, max_bytes=max_bytes)
+
+    async def react(self, thread: ThreadRef, message_id: str, sign: str) -> None:
+        """Put a sign on a message, or take it off."""
+        await self._outbound.react(thread, message_id, sign)
 
     async def check(self) -> tuple[Problem, ...]:
         """Look at tokens, scopes and reachability. Never raises; call ``stop`` afterwards to close connections."""
@@ -313,11 +342,6 @@ class SlackAdapter(PlainPlatform):
             except AdapterError as error:
                 problems.append(_problem(error))
         return tuple(problems)
-
-
-def thread_ts_of(thread: ThreadRef) -> str | None:
-    """Return the ``thread_ts`` for a call; None for a command's thread, which is the channel itself."""
-    return None if thread.thread.startswith(COMMAND_THREAD) else thread.thread
 
 
 def _problem(error: AdapterError) -> Problem:

@@ -7,6 +7,7 @@ import pytest
 from adapters.chat import Delivered, InDoubt, Rejected, Reply, RetryLater, ThreadRef
 from adapters.slack.app import SlackAdapter
 from tests.integration.slack.conftest import build_adapter
+from tests.integration.slack.desk import HandClock
 from tests.servers.slack import SlackServer
 
 
@@ -89,18 +90,13 @@ async def test_a_rate_limit_means_later_and_is_not_tried_again_by_itself(
     assert server.bot_messages("C1OPS") == []
 
 
-async def test_after_a_rate_limit_the_channel_gets_one_message_a_second(server: SlackServer) -> None:
-    now = [100.0]
-    slept: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
-
-    adapter = build_adapter(server, monotonic=lambda: now[0], sleep=sleep)
+async def test_a_channel_gets_one_message_a_second_and_nothing_while_slack_asks_to_wait(server: SlackServer) -> None:
+    clock = HandClock()
+    adapter = build_adapter(server, monotonic=clock.monotonic, sleep=clock.sleep)
     root = await server.say("root")
-    for n in range(5):  # a burst runs free
-        assert isinstance(await adapter.post(reply(root, key=f"burst{n}")), Delivered)
-    assert slept == []
+    assert [isinstance(await adapter.post(reply(root, key=f"burst{n}")), Delivered) for n in range(3)] == [True] * 3
+    assert clock.slept == [pytest.approx(1.0), pytest.approx(1.0)]
+    clock.seconds += 1.0
     server.inject("chat.postMessage", http=429, retry_after=3)
     assert await adapter.post(reply(root, key="k0")) == RetryLater(
         after_s=3.0, reason="Slack asks to wait (ratelimited)"
@@ -110,33 +106,30 @@ async def test_after_a_rate_limit_the_channel_gets_one_message_a_second(server: 
     assert isinstance(early, RetryLater)
     assert early.after_s == pytest.approx(3.0)
     assert len(server.calls_to("chat.postMessage")) == calls  # nothing was sent meanwhile
-    now[0] += 3.0
-    outcomes = [await adapter.post(reply(root, key=f"k{n}")) for n in range(5)]
-    assert [isinstance(o, Delivered) for o in outcomes] == [True, True, True, False, False]
-    assert slept == [pytest.approx(1.0), pytest.approx(2.0)]
-    now[0] += 100.0  # calm again
-    assert isinstance(await adapter.post(reply(root, key="k9")), Delivered)
-    assert len(slept) == 2
+    clock.seconds += 3.0
+    assert isinstance(await adapter.post(reply(root, key="k0")), Delivered)
     await adapter.stop()
 
 
-async def test_a_process_that_stood_still_while_it_waited_for_its_turn_does_not_post(server: SlackServer) -> None:
-    now, stands_still_s = [100.0], [0.0]
-
-    async def sleep(seconds: float) -> None:
-        now[0] += seconds + stands_still_s[0]
-
-    adapter = build_adapter(server, monotonic=lambda: now[0], sleep=sleep)
+@pytest.mark.parametrize("stalled", ["while it waited", "before the call"])
+async def test_a_process_that_stood_still_does_not_post(server: SlackServer, stalled: str) -> None:
+    clock = HandClock()
+    adapter = build_adapter(server, monotonic=clock.monotonic, sleep=clock.sleep)
     root = await server.say("root")
-    server.inject("chat.postMessage", http=429, retry_after=1)
-    assert isinstance(await adapter.post(reply(root, key="k0")), RetryLater)
-    stands_still_s[0] = 10.0
-    outcome = await adapter.post(reply(root, key="k0"))
+    assert isinstance(await adapter.post(reply(root, key="k0")), Delivered)
+    if stalled == "while it waited":
+        clock.stalls = [10.0]
+    else:
+        clock.seconds += 100.0  # the channel is free, nothing waits
+        clock.reads_until_stall = 2
+    outcome = await adapter.post(reply(root, key="k1"))
     assert isinstance(outcome, RetryLater)
     assert "stood still" in outcome.reason
-    assert server.bot_messages("C1OPS", root) == []
-    stands_still_s[0] = 1.0  # a busy machine
-    assert [isinstance(await adapter.post(reply(root, key=f"k{n}")), Delivered) for n in range(2)] == [True, True]
+    assert len(server.bot_messages("C1OPS", root)) == 1
+    clock.seconds += 10.0
+    assert isinstance(await adapter.post(reply(root, key="k2")), Delivered)
+    clock.stalls = [1.0]  # a busy machine
+    assert isinstance(await adapter.post(reply(root, key="k3")), Delivered)
     await adapter.stop()
 
 
@@ -237,12 +230,18 @@ async def test_a_status_that_is_not_allowed_falls_quiet(server: SlackServer, ada
     assert len(server.calls_to("assistant.threads.setStatus")) == 1
 
 
-async def test_a_status_that_fails_once_is_tried_the_next_time(server: SlackServer, adapter: SlackAdapter) -> None:
+async def test_a_status_that_slack_refuses_is_shown_again_when_slack_takes_it(server: SlackServer) -> None:
+    clock = HandClock()
+    adapter = build_adapter(server, monotonic=clock.monotonic, sleep=clock.sleep)
     root = await server.say("root")
-    server.inject("assistant.threads.setStatus", http=429)
+    server.inject("assistant.threads.setStatus", http=429, retry_after=5)
     await adapter.set_status(thread(root), "one")
     await adapter.set_status(thread(root), "two")
-    assert [s["status"] for s in server.statuses] == ["two"]
+    clock.seconds += 5.0
+    await adapter.set_status(thread(root), "three")
+    assert len(server.calls_to("assistant.threads.setStatus")) == 2
+    assert [s["status"] for s in server.statuses] == ["three"]
+    await adapter.stop()
 
 
 async def test_a_command_has_no_status(server: SlackServer, adapter: SlackAdapter) -> None:

@@ -1,0 +1,182 @@
+"""Reading a Slack thread: whether a post of ours is in it, and what was said in it before."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+import structlog
+
+from adapters.chat import Delivered, InDoubt, Said, ThreadRef
+from adapters.slack.client import SlackClient
+from adapters.slack.outcome import Failed
+from adapters.slack.parse import (
+    COMMAND_THREAD,
+    Identity,
+    Person,
+    build_author,
+    read_text,
+)
+from adapters.slack.text import markup_of, quoted_of
+from adapters.slack.wire import Wire, parse_time, part_of, parts_of, text_of
+
+log = structlog.get_logger("hermod.slack")
+
+EVENT_TYPE = "hermod_reply"
+"""The type of the metadata that marks a finished reply; its payload holds the reply's key."""
+
+PART_TYPE = "hermod_part"
+"""The type of the metadata of what belongs to a reply without completing it."""
+
+PAGE = 200
+MAX_PAGES = 50
+HISTORY_PAGE = 999
+HISTORY_PAGES = 5
+PATIENCE_S = 3.0
+
+FindPeople = Callable[[Iterable[str]], Awaitable[Mapping[str, Person]]]
+"""Returns whom it knows; the others keep their id as name."""
+
+
+def thread_ts_of(thread: ThreadRef) -> str | None:
+    """Return the ``thread_ts`` for a call; None for a command's thread, which is the channel itself."""
+    return None if thread.thread.startswith(COMMAND_THREAD) else thread.thread
+
+
+def build_metadata(key: str, kind: str = EVENT_TYPE) -> dict[str, object]:
+    """Build the metadata that ``find_posted`` looks for (docs.slack.dev/messaging/message-metadata)."""
+    return {"event_type": kind, "event_payload": {"key": key}}
+
+
+def metadata_key(message: Wire, identity: Identity, kind: str = EVENT_TYPE) -> str:
+    """Return the key that our own message carries, else empty; another app's metadata never counts."""
+    metadata = part_of(message, "metadata")
+    if not is_own(message, identity) or text_of(metadata, "event_type") != kind:
+        return ""
+    return text_of(part_of(metadata, "event_payload"), "key")
+
+
+def is_own(message: Wire, identity: Identity) -> bool:
+    """True for what our own bot wrote."""
+    return text_of(message, "bot_id") == identity.bot or text_of(message, "user") == identity.bot_user
+
+
+async def find_posted(
+    client: SlackClient, *, channel: str, thread_ts: str | None, key: str, identity: Identity
+) -> Delivered | InDoubt | None:
+    """Look through the thread (without ``thread_ts``: the newest of the channel) for our post with ``key``."""
+    cursor: str | None = None
+    for _ in range(MAX_PAGES if thread_ts else 5):
+        page = await fetch_page(client, channel, thread_ts, cursor=cursor)
+        if isinstance(page, Failed):
+            if page.code == "thread_not_found":
+                return None
+            return InDoubt(reason=f"the thread could not be read: {page.said}")
+        for message in parts_of(page, "messages"):
+            if metadata_key(message, identity) == key:
+                return Delivered(remote_id=text_of(message, "ts"))
+        cursor = text_of(part_of(page, "response_metadata"), "next_cursor")
+        if not cursor:
+            return None
+    return InDoubt(reason="there are too many messages to look through")
+
+
+async def find_message(client: SlackClient, *, channel: str, thread_ts: str, ts: str) -> Wire | Failed | None:
+    """Read one message of a thread; None when it is not there."""
+    page = await fetch_page(client, channel, thread_ts, around=ts)
+    if isinstance(page, Failed):
+        return None if page.code == "thread_not_found" else page
+    return next((message for message in parts_of(page, "messages") if text_of(message, "ts") == ts), None)
+
+
+async def fetch_page(
+    client: SlackClient,
+    channel: str,
+    thread_ts: str | None,
+    *,
+    cursor: str | None = None,
+    around: str | None = None,
+    limit: int = PAGE,
+) -> Wire | Failed:
+    """Fetch a page of a thread or, without ``thread_ts``, of the channel; ``around``: only this message."""
+    if thread_ts is None:
+        return await client.call(
+            "conversations.history",
+            lambda web: web.conversations_history(
+                channel=channel, cursor=cursor, limit=limit, include_all_metadata=True
+            ),
+            patience_s=PATIENCE_S,
+        )
+    return await client.call(
+        "conversations.replies",
+        lambda web: web.conversations_replies(
+            channel=channel,
+            ts=thread_ts,
+            cursor=cursor,
+            limit=limit,
+            include_all_metadata=True,
+            oldest=around,
+            latest=around,
+            inclusive=True if around else None,
+        ),
+        patience_s=PATIENCE_S,
+    )
+
+
+async def fetch_history(
+    client: SlackClient, *, channel: str, thread_ts: str, limit: int, identity: Identity, people: FindPeople
+) -> tuple[Said, ...]:
+    """Read what was said in a thread, oldest first, at most the newest ``limit``.
+
+    Slack gives the oldest first, so a thread longer than a page takes some more calls; what could be read before
+    Slack refused is returned. Nothing readable: empty, and one line in the log.
+    """
+    messages: list[Wire] = []
+    cursor: str | None = None
+    for _ in range(HISTORY_PAGES):
+        page = await fetch_page(client, channel, thread_ts, cursor=cursor, limit=HISTORY_PAGE)
+        if isinstance(page, Failed):
+            log.warning("slack_history_not_read", channel=channel, reason=page.said)
+            break
+        messages += parts_of(page, "messages")
+        cursor = text_of(part_of(page, "response_metadata"), "next_cursor")
+        if not cursor:
+            break
+    unique = {text_of(message, "ts"): message for message in messages}  # the root comes with every page
+    newest = [message for message in unique.values() if _was_said(message)][-limit:] if limit > 0 else []
+    known = await people(dict.fromkeys(text_of(m, "user") for m in newest if text_of(m, "user")))
+    return tuple(said for message in newest if (said := _build_said(message, identity, known)) is not None)
+
+
+def _was_said(message: Wire) -> bool:
+    hidden = message.get("hidden") is True or text_of(message, "subtype") == "tombstone"
+    return not hidden and bool(said_text(message).strip())
+
+
+def _build_said(message: Wire, identity: Identity, people: Mapping[str, Person]) -> Said | None:
+    ts, user, bot = text_of(message, "ts"), text_of(message, "user"), text_of(message, "bot_id")
+    sent_at = parse_time(ts)
+    if sent_at is None or not (user or bot):
+        return None
+    person = people.get(user)
+    shown = text_of(part_of(message, "bot_profile"), "name") or text_of(message, "username")
+    if person is None and bot and shown:
+        person = Person(name=shown, bot=True)
+    team = text_of(message, "user_team")
+    external = team not in ("", identity.team, identity.enterprise)
+    return Said(
+        id=ts,
+        author=build_author(user or bot, person, external=external, bot=bool(bot)),
+        text=read_text(said_text(message), people, identity),
+        sent_at=sent_at,
+        own=is_own(message, identity),
+    )
+
+
+def said_text(message: Wire) -> str:
+    """Return what a message says in Slack's markup: the author's words, else what came along, and its files' names."""
+    bot = bool(text_of(message, "bot_id"))
+    words = markup_of(message, bot=bot)
+    if not words.strip():
+        words = quoted_of(message, bot=False)
+    files = [f"[attached file: {text_of(f, 'name') or text_of(f, 'id')}]" for f in parts_of(message, "files")]
+    return "\n".join(part for part in (words, *files) if part)
