@@ -188,6 +188,20 @@ def test_doctor_tells_the_state_of_each_part(folder: Path) -> None:
     assert "topsecret1" not in broken.out + broken.err
 
 
+def test_the_doctor_finds_what_would_stop_the_start(folder: Path) -> None:
+    prompts = folder / "prompts"
+    prompts.mkdir()
+    (prompts / "operations.md").write_text("You are {nmae}.")
+    told = "prompts.folder: prompt operations: unknown placeholder ['nmae']"
+    done = hermod(folder, "doctor", HERMOD_PROMPTS__FOLDER="prompts")
+    assert done.code == 1
+    assert told in done.out
+    started = hermod(folder, "ask", "what is 2 * 3?", HERMOD_PROMPTS__FOLDER="prompts")
+    assert (started.code, started.out) == (2, "")
+    assert started.err.startswith(f"hermod: {told}")
+    assert len(started.err.splitlines()) == 1
+
+
 def test_manifest_and_version_are_printed(folder: Path) -> None:
     assert "display_information" in hermod(folder, "manifest").out
     assert re.fullmatch(r"hermod \d+\.\d+\.\d+\n", hermod(folder, "--version").out)
