@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from agent_core.agent import Agent
 from agent_core.console import StreamPrinter, converse, describe, show
 from agent_core.context import MemoryOutputs, RunContext
-from agent_core.llm.pricing import FREE, PriceList
+from agent_core.llm.pricing import PriceList
 from agent_core.llm.provider import OFFLINE, Provider
 from agent_core.llm.router import Route, Router
 from agent_core.llm.types import ModelMessage, Usage
@@ -140,7 +140,7 @@ class Chat:
         registry = ToolRegistry()
         register_builtin(registry)
         self._executor = ToolExecutor(registry)
-        prices = PriceList({OFFLINE: FREE})
+        prices = PriceList()
         self._loop = AgentLoop(provider=router, executor=self._executor, prices=prices, summarizer=Summarizer())
         self._router, self._history, self._printer, self._outputs = router, history, printer, MemoryOutputs()
         self._records: list[RunRecord] = []

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, create_model, field_validator
 from agent_core.agent import Agent
 from agent_core.context import RunContext
 from agent_core.errors import ConfigError, LimitReached, ModelFailed, RunCancelled, RunError
+from agent_core.llm.provider import OFFLINE
 from agent_core.llm.tokens import EstimatingCounter
 from agent_core.llm.types import ModelMessage
 from agent_core.memory.conversation import Conversation
@@ -24,9 +25,6 @@ from agent_core.tools.executor import ToolExecutor
 from agent_core.tools.results import cap_text
 from agent_core.workers import CALL_WORKER, Worker, build_part, describe_workers, run_worker, shorten_deadline
 from reading.words import has_chinese
-
-OFFLINE = "offline"
-"""Name of the model that is none; it can neither divide a task nor write an answer from findings."""
 
 FINDING_CHARS = 12_000
 """Of one finding, what other workers and the writer of the answer read."""

@@ -12,7 +12,7 @@ from agent_core.agent import Agent
 from agent_core.context import Clock
 from agent_core.errors import ConfigError
 from agent_core.llm.breaker import BreakerPolicy
-from agent_core.llm.pricing import FREE, Price, PriceList
+from agent_core.llm.pricing import Price, PriceList
 from agent_core.llm.provider import Provider
 from agent_core.llm.retry import RetryPolicy
 from agent_core.llm.router import ProviderState, Route, Router
@@ -44,7 +44,7 @@ def build_provider(model: ModelSettings, clock: Clock) -> Provider:
     if model.kind == "offline":
         from agent_core.llm.offline import OfflineProvider
 
-        return OfflineProvider(clock)
+        return OfflineProvider(clock, name=model.name)
     provider = _build_vendor(model)
     if model.tool_calls == "prompted":
         from agent_core.llm.prompted import PromptedActions
@@ -100,8 +100,8 @@ def build_router(settings: Settings, models: Sequence[ModelSettings], clock: Clo
 
 
 def build_prices(models: Sequence[ModelSettings]) -> PriceList:
-    """Collect the settings' own prices, by provider; the offline provider costs nothing."""
-    overrides = {"offline": FREE}
+    """Collect the settings' own prices, by provider."""
+    overrides = dict[str, Price]()
     for model in models:
         if model.input_usd_per_mtok is not None and model.output_usd_per_mtok is not None:
             overrides[model.name] = Price(input=model.input_usd_per_mtok, output=model.output_usd_per_mtok)

@@ -9,8 +9,7 @@ same answer.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from datetime import UTC
 
 from agent_core.context import Clock, SystemClock
@@ -23,31 +22,9 @@ from agent_core.llm.types import (
     StreamItem,
     TextChunk,
     ToolCall,
-    ToolSpec,
     Usage,
 )
-from reading.cells import write_code
-from reading.layout import render_result
-from reading.match import ToolIndex
-from reading.past import PastCall, read_past
-from reading.phrases import CHINESE, ENGLISH, Phrases, list_tools, small_talk
-from reading.plan import Ask, Call, Plan, Planner
-from reading.words import first_sentence, has_chinese
-
-_MAX_TEXT = 16_000
-"""Characters of a message that are read; the rest of a longer one (a pasted log) is not looked at."""
-
-_KEPT_INDEXES = 8
-_EMPTY = ("", "(empty message)")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Turn:
-    """The request cut into what was before the newest user messages, these, and what the run did since."""
-
-    before: tuple[ModelMessage, ...]
-    text: str
-    since: tuple[ModelMessage, ...]
+from reading.reply import Reader
 
 
 class OfflineProvider:
@@ -57,34 +34,30 @@ class OfflineProvider:
 
     Args:
         clock: anchors "this week", "since 9:00" and the like; the machine's time by default.
+        name: the configured name.
     """
 
-    name = OFFLINE
     model = OFFLINE
 
-    def __init__(self, clock: Clock | None = None) -> None:
-        self._clock = clock or SystemClock()
-        self._indexes: list[tuple[tuple[ToolSpec, ...], ToolIndex]] = []
+    def __init__(self, clock: Clock | None = None, *, name: str = OFFLINE) -> None:
+        clock = clock or SystemClock()
+        self.name = name
+        self._reader = Reader(lambda: clock.now().astimezone(UTC))
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Call the tools that the newest message asks for, or answer with their results."""
-        turn = _read_turn(request.messages)
-        words = CHINESE if has_chinese(turn.text) else ENGLISH
-        past = read_past(turn.before)
-        since = read_past(turn.since)
-        rounds = sum(1 for m in turn.since if m.tool_calls)
-        if request.tool_choice == "none" or not request.tools:
-            return _say(_render_answer(turn, since, Plan(), words) if since else _refuse(request, turn, words))
-        planner = Planner(self._index(request.tools), self._clock.now().astimezone(UTC))
-        plan = self._plan(planner, turn, past)
-        if rounds == 0:
-            return _call(plan.calls) if plan.calls else _say(_answer_without_calls(request, turn, plan, words))
-        if rounds == 1 and plan.later:
-            second = planner.plan(turn.text, past, fresh=since)
-            if second.calls:
-                return _call(second.calls)
-            plan = Plan(asks=plan.asks + second.asks)
-        return _say(_render_answer(turn, since, plan, words))
+        reply = self._reader.reply(request.messages, request.tools, may_call=request.tool_choice != "none")
+        calls = tuple(
+            ToolCall(id=f"call_{n}", name=c.name, arguments=json.dumps(dict(c.arguments), ensure_ascii=False))
+            for n, c in enumerate(reply.calls, 1)
+        )
+        return ModelResponse(
+            message=ModelMessage(role="assistant", content=reply.text, tool_calls=calls),
+            finish=Finish.TOOL_CALLS if calls else Finish.STOP,
+            model=self.model,
+            provider=self.name,
+            usage=Usage(requests=1, exact=True),
+        )
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamItem]:
         """Yield the answer line by line, then the whole response."""
@@ -98,132 +71,3 @@ class OfflineProvider:
 
     async def aclose(self) -> None:
         """Nothing to release."""
-
-    def _index(self, tools: tuple[ToolSpec, ...]) -> ToolIndex:
-        for known, index in self._indexes:
-            if known is tools or known == tools:
-                return index
-        made = ToolIndex(tools)
-        self._indexes = [(tools, made), *self._indexes[: _KEPT_INDEXES - 1]]
-        return made
-
-    def _plan(self, planner: Planner, turn: _Turn, past: Sequence[PastCall]) -> Plan:
-        if not turn.text or small_talk(turn.text):
-            return Plan()
-        questions = [m.content[:_MAX_TEXT] for m in turn.before if m.role == "user"][-3:]
-        if not past:
-            past = _guess_past(planner, questions)
-        plan = planner.plan(turn.text, past)
-        if not plan.calls and questions and _was_asked(turn.before):
-            # the last answer asked for something; this may be it
-            asked = planner.plan(questions[-1], past)
-            if asked.asks and not asked.calls:
-                joined = planner.plan(f"{questions[-1].rstrip(' ?!.？！。')} {turn.text}", past)
-                return joined if joined.calls else plan
-        return plan
-
-
-def _read_turn(messages: Sequence[ModelMessage]) -> _Turn:
-    last = next((n for n in range(len(messages) - 1, -1, -1) if messages[n].role == "user"), None)
-    if last is None:
-        return _Turn(before=tuple(messages), text="", since=())
-    first = last
-    while first > 0 and messages[first - 1].role == "user":
-        first -= 1
-    text = "\n".join(m.content.strip() for m in messages[first : last + 1])[:_MAX_TEXT]
-    text = "" if text in _EMPTY else text
-    return _Turn(before=tuple(messages[:first]), text=text, since=tuple(messages[last + 1 :]))
-
-
-def _was_asked(before: Sequence[ModelMessage]) -> bool:
-    spoken = [m for m in before if m.role != "system"]
-    return len(spoken) >= 2 and spoken[-1].role == "assistant" and spoken[-2].role == "user"
-
-
-def _guess_past(planner: Planner, questions: Sequence[str]) -> list[PastCall]:
-    """Work out the calls of earlier questions where a trimmed history has lost them; their results stay unknown."""
-    past: list[PastCall] = []
-    for question in questions:
-        calls = planner.plan(question, past).calls if not small_talk(question) else ()
-        past += [PastCall(name=c.name, arguments=c.arguments) for c in calls]
-    return past
-
-
-def _call(calls: Sequence[Call]) -> ModelResponse:
-    made = tuple(
-        ToolCall(id=f"call_{n}", name=c.name, arguments=json.dumps(dict(c.arguments), ensure_ascii=False))
-        for n, c in enumerate(calls, 1)
-    )
-    return _respond(ModelMessage(role="assistant", tool_calls=made), Finish.TOOL_CALLS)
-
-
-def _say(text: str) -> ModelResponse:
-    return _respond(ModelMessage(role="assistant", content=text), Finish.STOP)
-
-
-def _respond(message: ModelMessage, finish: Finish) -> ModelResponse:
-    return ModelResponse(
-        message=message,
-        finish=finish,
-        model=OfflineProvider.model,
-        provider=OfflineProvider.name,
-        usage=Usage(requests=1, exact=True),
-    )
-
-
-def _refuse(request: ModelRequest, turn: _Turn, words: Phrases) -> str:
-    if not request.tools:
-        return _close([words.no_tools], words)
-    return _answer_without_calls(request, turn, Plan(), words)
-
-
-def _answer_without_calls(request: ModelRequest, turn: _Turn, plan: Plan, words: Phrases) -> str:
-    if plan.asks:
-        return _close([_render_ask(ask, words) for ask in plan.asks], words)
-    talk = small_talk(turn.text) if turn.text else "overview"
-    if talk == "thanks":
-        return _close([words.thanks], words)
-    lead = {"greeting": words.greeting, "overview": words.overview}.get(talk or "", words.no_match)
-    return _close([f"{lead}\n{list_tools(request.tools, chinese=words is CHINESE)}"], words)
-
-
-def _render_ask(ask: Ask, words: Phrases) -> str:
-    if ask.unclear:
-        said = ", ".join(f"“{w}”" for w in ask.unclear) if words is ENGLISH else "、".join(ask.unclear)
-        return words.unclear.format(words=said)
-    slots = ", ".join(
-        f"`{s.name}`" + (f" ({first_sentence(s.description)})" if s.description else "") for s in ask.missing
-    )
-    lines = [words.no_rows] if ask.no_rows else []
-    lines.append(words.missing.format(tool=ask.spec.name, slots=slots))
-    if ask.spec.examples:
-        lines.append(words.example.format(question=f"“{' '.join(ask.spec.examples[0].question.split())}”"))
-    return "\n".join(lines)
-
-
-def _render_answer(turn: _Turn, since: Sequence[PastCall], plan: Plan, words: Phrases) -> str:
-    contents = {m.tool_call_id: m.content for m in turn.since if m.role == "tool"}
-    made = [(call, contents.get(call.id, "")) for m in turn.since for call in m.tool_calls]
-    parts: list[str] = []
-    for call, content in made:
-        body = render_result(content, words.labels)
-        parts.append(f"**{call.name}**\n{body}" if len(made) > 1 else body)
-    if plan.asks:
-        parts += [words.reworded, *(_render_ask(ask, words) for ask in plan.asks)]
-    named = ", ".join(_signature(c.name, c.arguments) for c in since[:3]) + (", …" if len(since) > 3 else "")
-    return _close(parts, words, named)
-
-
-def _signature(name: str, arguments: Mapping[str, object]) -> str:
-    told = ", ".join(f"{k}={_short(v)}" for k, v in arguments.items())
-    return write_code(f"{name}({told})", 160)
-
-
-def _short(value: object) -> str:
-    text = " ".join(str(value).split())
-    return text if len(text) <= 48 else text[:47] + "…"
-
-
-def _close(parts: Sequence[str], words: Phrases, calls: str = "") -> str:
-    line = words.no_model_calls.format(calls=calls) if calls else words.no_model
-    return "\n\n".join([*(p.strip() for p in parts if p.strip()), line])

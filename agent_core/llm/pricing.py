@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
+from agent_core.llm.provider import OFFLINE
 from agent_core.llm.types import Usage
 
 
@@ -45,7 +46,7 @@ class PriceList:
 
     def __init__(self, overrides: Mapping[str, Price] | None = None) -> None:
         self._overrides = dict(overrides or {})
-        self._known: dict[str, Price | None] = {}
+        self._known: dict[str, Price | None] = {OFFLINE: FREE}
 
     def cost_usd(self, model: str, usage: Usage, *, provider: str = "") -> float | None:
         """Price of ``usage`` in US dollars, or None when no price is known.

@@ -43,7 +43,7 @@ async def keep_answer(cache: AnswerCache, executor: ToolExecutor, work: Work) ->
     """Keep a run's answer, unless it rests on live data: every tool that was used has to give a time to live."""
     steps = work.record.steps
     models = [step for step in steps if step.kind == "model"]
-    if work.question is None or work.steered or any(s.provider in (CACHE, OFFLINE) for s in models):
+    if work.question is None or work.steered or any(s.provider == CACHE or s.name == OFFLINE for s in models):
         return
     tools = [step for step in steps if step.kind == "tool"]
     lives = [executor.cache_ttl_s(step.name) for step in tools]
