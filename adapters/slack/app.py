@@ -64,14 +64,27 @@ BOT_SCOPES = {
     "channels:history": "to hear follow-ups in public channels, and to look whether a post arrived",
     "chat:write": "to answer, and to show that it works",
     "commands": "for /hermod",
+    "files:read": "to read files that are attached to a question",
+    "files:write": "to post what is too wide or too long for a message as a file",
     "groups:history": "to hear follow-ups in private channels, and to look whether a post arrived",
     "im:history": "to hear direct messages, and to look whether a post arrived",
     "mpim:history": "to hear group messages, and to look whether a post arrived",
+    "reactions:write": "to show that a message was seen, or waits",
     "users:read": "to know names, guests and people of other organisations",
 }
 """The bot scopes that the code uses, each with its reason; ``manifest.yml`` asks for exactly these."""
 
-BOT_EVENTS = ("app_mention", "message.channels", "message.groups", "message.im", "message.mpim")
+BOT_EVENTS = (
+    "agent_session_stopped",
+    "app_home_opened",
+    "app_mention",
+    "app_uninstalled",
+    "message.channels",
+    "message.groups",
+    "message.im",
+    "message.mpim",
+    "tokens_revoked",
+)
 """The events that the code understands; ``manifest.yml`` subscribes to exactly these."""
 
 LONGEST_PAUSE_S = 60.0

@@ -22,6 +22,8 @@ EVENT_SCOPE = {
     "message.mpim": "mpim:history",
 }
 
+SCOPELESS_EVENTS = {"agent_session_stopped", "app_home_opened", "app_uninstalled", "tokens_revoked"}
+
 KEYS = {
     "": {"_metadata", "display_information", "features", "oauth_config", "settings"},
     "_metadata": {"major_version", "minor_version"},
@@ -60,9 +62,12 @@ def test_scopes_and_events_are_those_of_the_code(manifest: dict[str, Any]) -> No
 
 def test_every_scope_has_a_use_and_every_use_its_scope() -> None:
     """The integration tests run with exactly these scopes, which the local workspace enforces."""
-    used_methods = {"chat.postMessage", "assistant.threads.setStatus", "users.info"}
+    used_methods = {"chat.postMessage", "assistant.threads.setStatus", "users.info", "reactions.add"}
+    used_methods |= {"files.getUploadURLExternal", "files.completeUploadExternal"}
     history = {f"{kind}:history" for kind in KIND_SCOPE.values()}
-    needed = {METHOD_SCOPE[m] for m in used_methods} | history | {EVENT_SCOPE[e] for e in BOT_EVENTS} | {"commands"}
+    heard = {EVENT_SCOPE[e] for e in BOT_EVENTS if e not in SCOPELESS_EVENTS}
+    # files:read: an attached file's own address is no method, and gives a login page without it
+    needed = {METHOD_SCOPE[m] for m in used_methods} | history | heard | {"commands", "files:read"}
     assert set(BOT_SCOPES) == needed
 
 
