@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from agent_core.llm.cache.policy import ExactTier, SemanticTier
     from agent_core.llm.openai_compat import OpenAICompatible
 
+EVERYDAY = frozenset({"calculator", "current_time", "read_output"})
+"""Tools with which a worker finds nothing out."""
+
 STATES = {"closed": 0, "half_open": 1, "open": 2}
 """A breaker's state as a number, for graphs."""
 
@@ -177,12 +180,18 @@ def offer_workers(
 ) -> None:
     """Let the agent hand tasks to workers, where the settings have any.
 
+    A built-in worker that could look nothing up, since its tools are not there, is not offered.
+
     Raises:
         ConfigError: a configured worker is not usable.
     """
     if settings.workers:
         configured = [build_worker(name, worker, registry.names()) for name, worker in settings.workers.items()]
-        workers = build_workers(configured, prompts, registry)
+        workers = {
+            name: worker
+            for name, worker in build_workers(configured, prompts, registry).items()
+            if name in {*settings.workers, "report_generator"} or not EVERYDAY.issuperset(worker.agent.tools or ())
+        }
         register_call_worker(registry, workers, loop=loop, executor=executor)
 
 

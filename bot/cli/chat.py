@@ -75,8 +75,9 @@ class ChatCommands:
 
     async def trace(self, rest: str) -> str:
         """the steps of the last run"""
-        runs = await self._app.store.list_runs(thread_key=self._key, limit=1)
-        return trace_as_text(json.loads(runs[0].record)) if runs and runs[0].record else "no run yet"
+        runs = await self._app.store.list_runs(thread_key=self._key, limit=20)
+        record = next((run.record for run in runs if run.record), "")  # a word such as !summary is a run without one
+        return trace_as_text(json.loads(record)) if record else "no run yet"
 
     async def usage(self, rest: str) -> str:
         """tokens and cost of this thread"""
