@@ -394,7 +394,10 @@ class ChatAdapter(Protocol):
         ...
 
     async def discard_draft(self, thread: ThreadRef, remote_id: str) -> None:
-        """Remove what a process that died left of a draft. Best effort; never raises."""
+        """Remove what a process that died left of a draft. Best effort; never raises.
+
+        An empty ``remote_id``: it died before it knew; remove whatever of ours stands unfinished in the thread.
+        """
         ...
 
     async def fetch_history(self, thread: ThreadRef, *, limit: int) -> tuple[Said, ...]:

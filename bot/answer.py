@@ -78,7 +78,7 @@ def _log_failures(record: RunRecord) -> None:
 
 def build_stopped(record: RunRecord | None, said: str, waiting: int) -> str:
     """Write the answer of a run that a person stopped: what is known so far, and what will not be answered."""
-    parts = [said] if said else []
+    parts = [said.rstrip()] if said.strip() else []
     parts.append(STOPPED if not waiting else f"{STOPPED} {LEFT.format(count=count(waiting, 'waiting message'))}")
     found = [step for step in (() if record is None else record.steps) if step.kind == "tool" and step.ok]
     if found and not said:

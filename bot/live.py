@@ -30,8 +30,11 @@ from bot.storage.base import Fenced, StoreError
 
 log = structlog.get_logger("hermod.live")
 
-SHOW_EVERY_S = 0.3
-"""The shortest time between two looks of the draft at the text; what comes meanwhile is shown together."""
+SHOW_EVERY_S = 0.1
+"""The shortest time between two texts that a draft is given; how often the platform is told is the draft's part."""
+
+ID_LOOK_S = {False: 0.02, True: 0.25}
+"""How often to look for the platform's id of what is shown: the first one, and further ones."""
 
 LAST_SHOW_S = 3.0
 """How long the end of a run waits for a platform that is just showing something."""
@@ -137,6 +140,7 @@ class Live:
         self._every_s = every_s
         self._text = ""
         self._plan: dict[str, PlanStep] = {}
+        self._showed = False
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -200,33 +204,44 @@ class Live:
         self._changed.set()
 
     async def _keep_showing(self, draft: Draft) -> None:
+        """Show what is new until the end, and record what became visible, which may be a while later."""
         shown: tuple[str, tuple[PlanStep, ...]] = ("", ())
-        kept = ""
-        while True:
-            await self._changed.wait()
-            if self._ended.is_set():
-                return
+        kept: str | None = None
+        while not self._ended.is_set():
+            await self._wait(None if kept is None else ID_LOOK_S[bool(kept)])
             self._changed.clear()
             now = (self.text, tuple(self._plan.values())[-PLAN_STEPS:])
-            if now != shown:
-                await draft.show(*now)
-                shown = now
-            if draft.remote_id != kept:
+            if now != shown and not self._ended.is_set():
+                # first the row: should the process die in between, whoever takes over looks for what is visible
+                kept = await self._keep_id("") if kept is None else kept
+                if kept is not None:
+                    await draft.show(*now)
+                    shown, self._showed = now, True
+            if draft.remote_id and draft.remote_id != kept:
                 kept = await self._keep_id(draft.remote_id) or kept
+
+    async def _wait(self, look_s: float | None) -> None:
+        """Wait for something new, and then a moment for more; or until it is time to look for an id."""
+        try:
+            async with asyncio.timeout(look_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+        if self._showed and not self._ended.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._every_s):
                     await self._ended.wait()
 
-    async def _keep_id(self, remote_id: str) -> str:
-        """Record what is visible; an empty text when that failed, so that it is tried again."""
+    async def _keep_id(self, remote_id: str) -> str | None:
+        """Record what is visible; None when that failed, so that it is tried again."""
         try:
             await self._keep(remote_id)
         except Fenced:
             self._ended.set()  # whoever holds the thread now removes what is visible
-            return ""
+            return None
         except StoreError as e:
             log.error("draft_not_recorded", run_id=self._run_id, error=str(e))
-            return ""
+            return None
         return remote_id
 
 

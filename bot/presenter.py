@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import unicodedata
+from dataclasses import replace
 from datetime import datetime
 
 from pydantic import TypeAdapter
@@ -28,12 +29,37 @@ def load_reply(body: str) -> Reply:
 
 
 def build_reply_rows(
-    thread: ThreadRef, text: str, *, run_id: str, limits: Limits, now: datetime
+    thread: ThreadRef, text: str, *, run_id: str, limits: Limits, now: datetime, whole: bool = False
 ) -> tuple[NewOutboxItem, ...]:
-    """Fit an answer to the platform and build one outbox row a part, keyed by run and part; at least one."""
-    parts = fit_markdown(text if _shows_something(text) else NOTHING_VISIBLE, limits)
+    """Fit an answer to the platform and build one outbox row a part, keyed by run and part; at least one.
+
+    ``whole`` leaves it in one row, for a draft that becomes the answer however long it is.
+    """
+    said = text if _shows_something(text) else NOTHING_VISIBLE
+    parts = (said.strip(),) if whole else fit_markdown(said, limits)
     return tuple(
         _build_row(Reply(thread=thread, text=part, key=f"{run_id}/{n}"), run_id=run_id, now=now)
+        for n, part in enumerate(parts, 1)
+    )
+
+
+def split_reply(reply: Reply, *, run_id: str, limits: Limits, now: datetime) -> tuple[NewOutboxItem, ...]:
+    """Build the rows of a whole answer that has to be posted in parts; one where it fits."""
+    parts = fit_markdown(reply.text, limits)
+    last = len(parts)
+    return tuple(
+        _build_row(
+            replace(
+                reply,
+                text=part,
+                key=f"{run_id}/{n}",
+                files=reply.files if n == last else (),
+                buttons=reply.buttons if n == last else (),
+                feedback=reply.feedback if n == last else "",
+            ),
+            run_id=run_id,
+            now=now,
+        )
         for n, part in enumerate(parts, 1)
     )
 

@@ -12,7 +12,7 @@ import structlog
 
 from adapters.chat import ChatAdapter, Delivered, Delivery, Draft, InDoubt, Rejected, Reply, RetryLater, ThreadRef
 from agent_core.context import Clock
-from bot.presenter import build_notice, load_reply
+from bot.presenter import build_notice, load_reply, split_reply
 from bot.storage.base import Claim, OutboxItem, OutboxState, Store
 
 log = structlog.get_logger("hermod.sender")
@@ -40,6 +40,9 @@ LEASE_LEFT_S = 2.0
 STALLED_S = 3.0
 """A process that needed this long to mark a reply as being sent posts it later: its claim may be somebody else's."""
 
+MOST_PUT_OFF = 200
+"""Drafts that wait to be finished later."""
+
 NOTICE_PREFIX = "unknown/"
 """How the key of a notice about a reply begins; the reply's key follows."""
 
@@ -64,6 +67,7 @@ class Sender:
         self._adapters = adapters
         self._clock = clock
         self._drafts: dict[str, Draft] = {}
+        self._put_off: dict[str, None] = {}  # runs whose draft is to be finished by a later claim of this process
         self.delivered = 0
         self.failed = 0
 
@@ -95,17 +99,27 @@ class Sender:
         """Let the answer of a run become of ``draft``, which nobody else uses from now on; ``detach`` has to follow."""
         self._drafts[run_id] = draft
 
+    def holds(self, run_id: str) -> bool:
+        """Tell whether something is visible that a run's answer may become of."""
+        draft = self._drafts.get(run_id)
+        return draft is not None and bool(draft.remote_id)
+
     async def detach(self, run_id: str) -> None:
-        """Remove a run's draft that did not become its answer; does nothing where it did, or where there is none.
+        """Remove a run's draft that did not become its answer; does nothing where it did, will, or is none.
 
         Its row stays: whether the platform removed it is not known, so whoever posts the answer removes it once more.
         """
+        if run_id in self._put_off:
+            return
         draft = self._drafts.pop(run_id, None)
         if draft is not None:
             await _within(CLEAR_TIMEOUT_S, draft.abandon())
 
-    async def discard(self, claim: Claim, run_id: str, *, unless: str = "") -> None:
-        """Remove what an earlier process left visible of a run's answer, unless it is the post ``unless``."""
+    async def discard(self, claim: Claim, run_id: str, *, unless: str | None = None) -> None:
+        """Remove what an earlier process left visible of a run's answer, unless it is the post ``unless``.
+
+        Where the process died before it knew the platform's id, the platform is asked to look for it.
+        """
         remote_id = await self._store.load_draft(run_id)
         if remote_id is None:
             return
@@ -133,18 +147,20 @@ class Sender:
         """Post a row that was certainly not sent before."""
         if row.run_id is not None and row.run_id not in self._drafts:
             await self.discard(claim, row.run_id)
+            reply = await self._fit(claim, row, reply, adapter)
         begun = self._clock.monotonic()
         left_s = await self._store.begin_send(claim, row.id, now=self._clock.now())
         if left_s < LEASE_LEFT_S or self._clock.monotonic() - begun > STALLED_S:
             # this process stood still, so another one may have taken over; if so, the next line is fenced
             await self._finish(claim, row, OutboxState.PENDING, reason="the process stood still")
             return False
-        match await self._hand_over(row, reply, adapter):
+        match await self._hand_over(claim, row, reply, adapter):
             case Delivered(remote_id=remote_id):
                 await self._finish(claim, row, OutboxState.DELIVERED, remote_id=remote_id)
                 return True
             case RetryLater(after_s=after_s, reason=reason):
                 log.info("reply_put_off", thread=row.thread_key, after_s=after_s, reason=reason)
+                self._keep(row.run_id or "")
                 await self._put_back(claim, row, reason=reason, after_s=max(after_s, RETRY_FLOOR_S))
                 return False
             case Rejected(reason=reason):
@@ -154,17 +170,39 @@ class Sender:
             case InDoubt():
                 return await self._settle(claim, row, reply, adapter, sent=row.attempts + 1)
 
-    async def _hand_over(self, row: OutboxItem, reply: Reply, adapter: ChatAdapter) -> Delivery:
+    async def _hand_over(self, claim: Claim, row: OutboxItem, reply: Reply, adapter: ChatAdapter) -> Delivery:
         """Make an open draft the reply; where there is none, or it cannot become this reply, post it."""
-        draft = self._drafts.get(row.run_id or "")
+        run_id = row.run_id or ""
+        draft = self._drafts.get(run_id)
         if draft is None:
             return await self._post(adapter.post(reply))
+        self._put_off.pop(run_id, None)
         outcome = await self._post(draft.finish(reply))
-        if isinstance(outcome, RetryLater | Rejected):
-            await self.detach(row.run_id or "")  # it is not the reply: nothing half may stand beside it
-        elif not isinstance(outcome, InDoubt):
-            self._drafts.pop(row.run_id or "", None)
-        return await self._post(adapter.post(reply)) if outcome is None else outcome
+        if isinstance(outcome, Rejected):
+            await self.detach(run_id)  # it is not the reply: nothing half may stand beside it
+        elif not isinstance(outcome, RetryLater | InDoubt):
+            self._drafts.pop(run_id, None)
+        if outcome is not None:
+            return outcome
+        return await self._post(adapter.post(await self._fit(claim, row, reply, adapter)))
+
+    async def _fit(self, claim: Claim, row: OutboxItem, reply: Reply, adapter: ChatAdapter) -> Reply:
+        """Return what of a whole answer fits into the first post; the other parts are queued behind it."""
+        if row.run_id is None or reply.key != f"{row.run_id}/1" or len(reply.text) <= adapter.limits.text_max // 4:
+            return reply
+        parts = split_reply(reply, run_id=row.run_id, limits=adapter.limits, now=self._clock.now())
+        if len(parts) == 1:
+            return reply
+        await self._store.split_outbox(claim, row.id, parts)
+        return load_reply(parts[0].body)
+
+    def _keep(self, run_id: str) -> None:
+        """Let a draft wait for the next try to finish it; the oldest of too many are left to ``discard``."""
+        if run_id in self._drafts:
+            self._put_off[run_id] = None
+        while len(self._put_off) > MOST_PUT_OFF:
+            oldest = next(iter(self._put_off))
+            del self._put_off[oldest], self._drafts[oldest]
 
     async def _settle(self, claim: Claim, row: OutboxItem, reply: Reply, adapter: ChatAdapter, *, sent: int) -> bool:
         """Find out what became of a post that may have arrived, before anything is sent again.
@@ -203,6 +241,7 @@ class Sender:
         """Record that a post is there; a draft that it did not become of goes."""
         if row.run_id is not None:
             self._drafts.pop(row.run_id, None)
+            self._put_off.pop(row.run_id, None)
             await self.discard(claim, row.run_id, unless=remote_id)
         await self._finish(claim, row, OutboxState.DELIVERED, remote_id=remote_id)
 

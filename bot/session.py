@@ -29,7 +29,7 @@ from bot.memory import StoreOutputs, load_memory, read_past
 from bot.presenter import build_reply_rows
 from bot.question import build_question
 from bot.sender import Sender
-from bot.storage.base import Claim, InboxState, RunRow, Store
+from bot.storage.base import Claim, InboxState, NewOutboxItem, RunRow, Store
 from bot.storage.journal import StoreJournal
 from bot.turn import Turn, read_turn, take_turn
 from bot.words import ThreadWords, is_word
@@ -369,7 +369,10 @@ class Session:
         """End the run: its answer is in the outbox with the same transaction."""
         now, thread = self._clock.now(), ThreadRef.parse_key(claim.thread_key)
         text, limits = self._redactor.redact(answer.text), self._adapters[thread.platform].limits
-        rows = build_reply_rows(thread, text, run_id=run.run_id, limits=limits, now=now) if text else ()
+        rows: tuple[NewOutboxItem, ...] = ()
+        if text:
+            whole = self._sender.holds(run.run_id)
+            rows = build_reply_rows(thread, text, run_id=run.run_id, limits=limits, now=now, whole=whole)
         outcome = build_outcome(answer, claim.thread_key, rows, now)
         await self._store.finish_run(claim, run.run_id, outcome)
         self.ended[outcome.state] += 1

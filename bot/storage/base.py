@@ -448,11 +448,14 @@ class Store(Protocol):
 
     # what people see of a run while it works
     async def save_draft(self, claim: Claim, run_id: str, remote_id: str, now: datetime) -> None:
-        """Record what became visible of a run's answer. The first part of the answer that is settled ends it."""
+        """Record what became visible of a run's answer; an empty id before anything does, for it may any moment.
+
+        The first part of the answer that is settled ends it.
+        """
         ...
 
     async def load_draft(self, run_id: str) -> str | None:
-        """The platform's id of what is visible of a run's answer, or None."""
+        """The platform's id of what is visible of a run's answer; empty when it is not known; None: nothing is."""
         ...
 
     async def drop_draft(self, claim: Claim, run_id: str) -> None:
@@ -522,6 +525,10 @@ class Store(Protocol):
         self, claim: Claim, outbox_id: int, state: OutboxState, *, remote_id: str | None, reason: str, next_at: datetime
     ) -> None:
         """Record what became of it; ``pending`` means: again, not before ``next_at``."""
+        ...
+
+    async def split_outbox(self, claim: Claim, outbox_id: int, parts: Sequence[NewOutboxItem]) -> None:
+        """Put the first of ``parts`` in the place of a post that was certainly not made, and queue the others."""
         ...
 
     async def load_due(self, thread_key: str, *, now: datetime) -> tuple[OutboxItem, ...]:

@@ -255,6 +255,10 @@ class SqliteStore:
             )
         )
 
+    async def split_outbox(self, claim: Claim, outbox_id: int, parts: Sequence[NewOutboxItem]) -> None:
+        """Post something in parts."""
+        await self._writer.run(partial(claims.split_outbox, claim=claim, outbox_id=outbox_id, parts=tuple(parts)))
+
     async def load_due(self, thread_key: str, *, now: datetime) -> tuple[OutboxItem, ...]:
         """Return the posts of a thread that are due."""
         return await self._reader.run(partial(claims.load_due, thread_key=thread_key, now=build_micros(now)))

@@ -253,6 +253,15 @@ def add_outbox(tx: Tx, item: NewOutboxItem) -> None:
     _refresh_send_at(tx, item.thread_key)
 
 
+def split_outbox(tx: Tx, claim: Claim, outbox_id: int, parts: Sequence[NewOutboxItem]) -> None:
+    """Put the first part in the place of a post, and queue the others."""
+    check_claim(tx, claim)
+    _load_undelivered(tx, claim, outbox_id)
+    tx.do("UPDATE outbox SET body = ? WHERE id = ?", parts[0].body, outbox_id)
+    for part in parts[1:]:
+        add_outbox(tx, part)
+
+
 def begin_send(tx: Tx, claim: Claim, outbox_id: int, now: datetime) -> float:
     """Count an attempt and mark the row as sending; return the seconds that are left of the lease."""
     check_claim(tx, claim)

@@ -167,6 +167,7 @@ USES: dict[str, Use] = {
     "finish_run": lambda s, c, post: s.finish_run(c, "r1", outcome("late", posts=(new_post("late"),))),
     "save_past": lambda s, c, post: s.save_past(c, "r1", None),
     "save_draft": lambda s, c, post: s.save_draft(c, "r1", "1700.8", at(0)),
+    "split_outbox": lambda s, c, post: s.split_outbox(c, post, [new_post("late"), new_post("late/2")]),
     "drop_draft": lambda s, c, post: s.drop_draft(c, "r1"),
     "mark_signed": lambda s, c, post: s.mark_signed(c, c.items[0].id),
     "begin_send": lambda s, c, post: s.begin_send(c, post, now=at(0)),

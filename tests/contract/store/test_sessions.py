@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -210,6 +211,24 @@ async def test_a_draft_is_known_until_the_first_part_of_its_answer_is_settled(st
     assert await store.load_draft("r1") == "1700.9"
     await store.finish_send(claimed, first.id, OutboxState.DELIVERED, remote_id="1700.9", reason="", next_at=at(9))
     assert await store.load_draft("r1") is None
+
+
+async def test_a_post_can_be_split_once_it_is_known_that_it_was_not_made(store: Store) -> None:
+    await store.add_outbox(new_post("k/1"))
+    await store.add_outbox(new_post("notice"))
+    claimed = await claim(store)
+    first = claimed.outbox[0]
+    await store.begin_send(claimed, first.id, now=at(0))
+    parts = [new_post("k/1"), new_post("k/2"), new_post("k/3")]
+    for _ in range(2):  # again after a crash
+        await store.split_outbox(claimed, first.id, [replace(part, body=f"part {part.key}") for part in parts])
+    rows = await store.load_outbox(A)
+    assert [(r.key, r.body) for r in rows] == [
+        ("k/1", "part k/1"), ("notice", "body of notice"), ("k/2", "part k/2"), ("k/3", "part k/3"),
+    ]  # fmt: skip
+    await store.finish_send(claimed, first.id, OutboxState.DELIVERED, remote_id="1", reason="", next_at=at(0))
+    with pytest.raises(StoreError):
+        await store.split_outbox(claimed, first.id, parts)
 
 
 async def test_a_draft_can_be_dropped(store: Store) -> None:

@@ -102,7 +102,10 @@ class MemoryChat(PlainPlatform):
 
     async def discard_draft(self, thread: ThreadRef, remote_id: str) -> None:
         self.discarded.append(remote_id)
-        self.visible.pop(remote_id, None)
+        if remote_id:
+            self.visible.pop(remote_id, None)
+        else:
+            self.visible.clear()
 
     async def fetch_history(self, thread: ThreadRef, *, limit: int) -> tuple[Said, ...]:
         self.fetches += 1

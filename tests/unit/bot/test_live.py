@@ -174,7 +174,7 @@ async def test_a_platform_that_is_slow_to_show_holds_up_neither_run_nor_answer(s
     assert made.texts[0].endswith("word199")
 
 
-@pytest.mark.parametrize("outcome", [None, RetryLater(after_s=0.0, reason="busy"), Rejected(reason="no")])
+@pytest.mark.parametrize("outcome", [None, Rejected(reason="no")])
 async def test_a_draft_that_cannot_become_the_reply_leaves_one_answer_or_none_and_nothing_half(
     store: Store, outcome: Delivery | None
 ) -> None:
@@ -226,14 +226,49 @@ async def test_a_draft_whose_end_is_in_doubt_and_that_is_not_there_is_removed_an
     assert (chat.visible, chat.finished) == ({}, [])
 
 
-async def test_a_long_answer_begins_in_the_draft_and_goes_on_below_it(store: Store) -> None:
-    text = "\n\n".join(f"line {n} " + "word " * 30 for n in range(60))
-    made = Desk(store, Writer([text[:50], Tick(), text[50:]]), chat=MemoryChat(drafts=True))
+LONG = "\n\n".join(f"line {n} " + "word " * 30 for n in range(60))
+
+
+async def test_a_long_answer_becomes_of_its_draft_as_a_whole(store: Store) -> None:
+    made = Desk(store, Writer([LONG[:50], Tick(), LONG[50:]]), chat=MemoryChat(drafts=True))
     await made.inbox.accept(message("hi"))
     await made.dispatcher.work_all()
-    assert len(made.texts) > 1
-    assert " ".join(made.texts).split() == text.split()
+    assert made.texts == [LONG.strip()]
     assert [key.rpartition("/")[2] for key in made.chat.finished] == ["1"]
+
+
+async def test_a_long_answer_whose_draft_is_gone_is_posted_in_parts_that_fit(store: Store) -> None:
+    chat = MemoryChat(drafts=True)
+
+    def gone(reply: Reply) -> None:
+        chat.visible.clear()
+
+    chat.finishes = [gone]
+    made = Desk(store, Writer([LONG[:50], Tick(), LONG[50:]]), chat=chat)
+    async with made.running():
+        await made.inbox.accept(message("hi"))
+        await until(lambda: _settled(store))
+    assert len(made.texts) > 1
+    assert max(map(len, made.texts)) <= chat.limits.text_max
+    assert " ".join(made.texts).split() == LONG.split()
+    assert [post.key.rpartition("/")[2] for post in chat.posts] == [str(n) for n in range(1, len(chat.posts) + 1)]
+
+
+async def test_a_draft_that_has_to_wait_is_finished_later_and_stays_visible_until_then(store: Store) -> None:
+    chat = MemoryChat(drafts=True)
+    seen: list[bool] = []
+
+    def busy(reply: Reply) -> Delivery:
+        seen.append(bool(chat.visible))
+        return RetryLater(after_s=0.0, reason="busy")
+
+    chat.finishes = [busy, busy]
+    made = Desk(store, Writer([LONG[:50], Tick(), LONG[50:]]), chat=chat)
+    async with made.running():
+        await made.inbox.accept(message("hi"))
+        await until(lambda: _settled(store))
+    assert made.texts == [LONG.strip()]
+    assert (seen, len(chat.finished), chat.discarded) == ([True, True], 1, [])
 
 
 async def test_a_stopped_answer_keeps_what_was_written_so_far(store: Store) -> None:
@@ -294,7 +329,10 @@ class Stays(MemoryDraft):
     async def abandon(self) -> None: ...
 
 
-@pytest.mark.parametrize("moment", ["while it writes", "before begin_send", "after begin_send", "before finish_send"])
+MOMENTS = ["before it is known", "while it writes", "before begin_send", "after begin_send", "before finish_send"]
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
 async def test_a_process_that_dies_at_any_moment_of_a_draft_leaves_exactly_one_whole_answer(
     tmp_path: Path, moment: str
 ) -> None:
@@ -305,18 +343,24 @@ async def test_a_process_that_dies_at_any_moment_of_a_draft_leaves_exactly_one_w
     await store.open()
     stuck = asyncio.Event()
     pieces: list[str | asyncio.Event | StreamRestarted] = ["The disk ", Tick(), "is "]
-    if moment == "while it writes":
+    if moment in ("before it is known", "while it writes"):
         pieces.append(stuck)
+    if moment == "before it is known":
+        chat.may_show.clear()  # it is visible, and the platform has not told its id yet
     first = Desk(store, Writer([*pieces, "full."]), chat=chat)
     await first.inbox.accept(message("hi"))
     working = asyncio.create_task(first.dispatcher.work_all())
     if moment == "while it writes":
-        await until(lambda: _recorded(store))
+        await until(lambda: _recorded(store, "d1"))
+    elif moment == "before it is known":
+        await until(lambda: _recorded(store, ""))
+        await chat.showing.wait()
     else:
         await asyncio.wait_for(store.died.wait(), 5)
     working.cancel()
     await asyncio.wait({working})
     store.dies_at = ""
+    chat.may_show.set()
     second = Desk(store, Writer(["The disk ", Tick(), "is full."]), chat=chat)
     await second.dispatcher.work_all()
     assert second.texts == ["The disk is full."]
@@ -324,9 +368,9 @@ async def test_a_process_that_dies_at_any_moment_of_a_draft_leaves_exactly_one_w
     await store.close()
 
 
-async def _recorded(store: Store) -> bool:
+async def _recorded(store: Store, remote_id: str) -> bool:
     runs = await store.list_runs()
-    return bool(runs) and await store.load_draft(runs[0].run_id) is not None
+    return bool(runs) and await store.load_draft(runs[0].run_id) == remote_id
 
 
 async def test_a_post_is_not_begun_on_the_last_moments_of_a_lease(store: Store) -> None:
