@@ -166,12 +166,14 @@ class Deleted:
 class Opened:
     """Somebody opened Hermod's own page or messages tab. ``tab`` is ``home`` or ``messages``.
 
-    It has no thread and is no row; the adapter shows what ``Surfaces`` gives it.
+    It has no thread and is no row; the adapter shows what ``adapters.surfaces.Surfaces`` gives it. ``channel`` is the
+    person's conversation with Hermod, empty where the platform does not tell.
     """
 
     workspace: str
     author: Author
     tab: str
+    channel: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,6 +123,7 @@ class RawOpened:
     workspace: str
     user: str
     tab: str
+    channel: str = ""
 
 
 Parsed = RawMessage | RawStop | RawOpened | Deleted | Removed
@@ -239,7 +240,8 @@ def build_stop(raw: RawStop, people: Mapping[str, Person]) -> Stop:
 
 def build_opened(raw: RawOpened, people: Mapping[str, Person]) -> Opened:
     """Give the one who looks a name."""
-    return Opened(workspace=raw.workspace, author=build_author(raw.user, people.get(raw.user)), tab=raw.tab)
+    author = build_author(raw.user, people.get(raw.user))
+    return Opened(workspace=raw.workspace, author=author, tab=raw.tab, channel=raw.channel)
 
 
 def parse_command(
@@ -300,7 +302,8 @@ def _parse_life(event: Wire, workspace: str) -> RawOpened | Removed | None:
     """Read what happens to the app itself."""
     kind, user, tab = text_of(event, "type"), text_of(event, "user"), text_of(event, "tab")
     if kind == "app_home_opened":
-        return RawOpened(workspace=workspace, user=user, tab=tab) if user and tab else None
+        channel = text_of(event, "channel")
+        return RawOpened(workspace=workspace, user=user, tab=tab, channel=channel) if user and tab else None
     # a person's own token that is revoked is none of ours
     if kind == "app_uninstalled" or (kind == "tokens_revoked" and part_of(event, "tokens").get("bot")):
         return Removed(platform=PLATFORM, workspace=workspace)
