@@ -1,0 +1,88 @@
+"""Write docs/slack-bug-rows.md: public bugs of other chat bots, and the tests that keep them out of Hermod on Slack.
+
+Run it as ``python -m scripts.write_slack_rows``. ``tests/unit/docs/test_slack_rows.py`` fails when the page is out of
+date, or when a row has neither a test nor a reason. A test belongs to a row when the row's id stands at the beginning
+of its name: ``test_b051_...``, or ``test_b038_b042_...`` for two rows.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from scripts.slack_rows import ROWS, SlackRow
+from scripts.write_bug_table import FoundTest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "slack-bug-rows.md"
+_NAME = re.compile(r"test_((?:b\d{3}_)+)(\w+)")
+
+
+def find_tests(root: Path = ROOT) -> Mapping[str, Sequence[FoundTest]]:
+    """Find the tests of every row (``B051``) by their names, sorted by file and line."""
+    found: defaultdict[str, list[FoundTest]] = defaultdict(list)
+    for path in sorted((root / "tests").rglob("test_*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        for node in sorted(functions, key=lambda node: node.lineno):
+            if match := _NAME.fullmatch(node.name):
+                for row in match[1].strip("_").split("_"):
+                    found[row.upper()].append(FoundTest(path.relative_to(root).as_posix(), node.name))
+    return found
+
+
+def render_page(tests: Mapping[str, Sequence[FoundTest]]) -> str:
+    """Return the text of the page."""
+    tried = sum(1 for row in ROWS if tests.get(row.id))
+    return "\n".join([*_HEAD, f"{tried} of {len(ROWS)} rows have tests.", "", *_TABLE, *_lines(tests), ""])
+
+
+def _lines(tests: Mapping[str, Sequence[FoundTest]]) -> Iterator[str]:
+    for row in ROWS:
+        kept = "<br>".join(map(_describe, tests.get(row.id, ()))) or f"*no test:* {row.why_not}"
+        yield f"| {row.id} | {row.symptom} | {_links(row)} | {kept} |"
+
+
+def _describe(test: FoundTest) -> str:
+    match = _NAME.fullmatch(test.name)
+    assert match is not None
+    return f"`{test.path}`: {match[2].replace('_', ' ')}"
+
+
+def _links(row: SlackRow) -> str:
+    return ", ".join(map(_link, row.links.split()))
+
+
+def _link(name: str) -> str:
+    repository, mark, number = re.fullmatch(r"([^#@]+)([#@]?)(\w*)", name).groups()  # type: ignore[union-attr]
+    kind = {"#": f"/issues/{number}", "@": f"/commit/{number}", "": ""}[mark]
+    return f"[{repository.rpartition('/')[2]}{mark}{number}](https://github.com/{repository}{kind})"
+
+
+_HEAD = [
+    "# Bugs of other chat bots, on Slack",
+    "",
+    "What people reported of other bots, as far as it can happen on Slack, and the tests that keep each of it out of",
+    "Hermod. The tests run against the local workspace of `tests/servers/slack` through Slack's own clients. A test of",
+    "row B051 is called `test_b051_...`; `pytest -k test_b051` runs it. This page is written by",
+    "`python -m scripts.write_slack_rows`.",
+    "",
+]
+_TABLE = ["| row | what people saw | reported in | tests |", "|--|--|--|--|"]
+
+
+def main() -> int:
+    """Write the page if it changed."""
+    text = render_page(find_tests())
+    if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
+        PAGE.write_text(text, encoding="utf-8")
+        sys.stdout.write("docs/slack-bug-rows.md written\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
