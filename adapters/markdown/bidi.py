@@ -34,9 +34,10 @@ FSI, PDI = "\u2068", "\u2069"
 
 _RTL_CHARS = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff"
 _RTL = re.compile(f"[{_RTL_CHARS}]")
-_RUN = re.compile(f"[{_RTL_CHARS}](?:[^\\w\\n]*[{_RTL_CHARS}\u0300-\u036f])*")
+RTL_RUN = re.compile(f"[{_RTL_CHARS}](?:[^\\w\\n]*[{_RTL_CHARS}\u0300-\u036f])*")
+"""Characters that run from right to left, with the signs and blanks between them."""
 _LETTER = re.compile(r"[^\W\d_]")
-_INVISIBLE = BIDI_CONTROLS | {ord(c): None for c in "\u200b\u200c\u200d\u200e\u200f\u2060\u061c\ufeff\u00ad"}
+_INVISIBLE = {ord(c): None for c in BIDI_CONTROLS + "\u200b\u200c\u200d\u200e\u200f\u2060\u061c\ufeff\u00ad"}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
@@ -45,27 +46,34 @@ def clean_name(name: str) -> str:
     return _CONTROL.sub(" ", name.translate(_INVISIBLE)).strip()
 
 
+def find_rtl(text: str) -> int:
+    """Return where the first character is that runs from right to left, -1 for none."""
+    found = _RTL.search(text)
+    return found.start() if found else -1
+
+
+def leans_left(text: str) -> bool:
+    """True for a line that runs from left to right and has runs that do not; see ``isolate``."""
+    rtl = len(_RTL.findall(text))
+    if not rtl:
+        return False
+    ltr = len(_LETTER.findall(text)) - rtl
+    runs = RTL_RUN.findall(text)
+    return ltr >= rtl or (len(runs) == 1 and len(runs[0].split()) <= 3 and ltr * 2 >= rtl)
+
+
 def isolate(text: str) -> str:
     """Isolate the runs from right to left in one line; a line that runs so itself stays as it is.
 
     A line runs from left to right when most of its letters do, or when all that runs the other way is one short
     name.
     """
-    return _RUN.sub(rf"{FSI}\g<0>{PDI}", text) if _is_mixed(text) else text
+    return RTL_RUN.sub(rf"{FSI}\g<0>{PDI}", text) if leans_left(text) else text
 
 
 def isolate_document(document: Document) -> Document:
     """Return the document with the runs of every line isolated, code excepted."""
     return Document(tuple(_block(block) for block in document.blocks))
-
-
-def _is_mixed(text: str) -> bool:
-    rtl = len(_RTL.findall(text))
-    if not rtl:
-        return False
-    ltr = len(_LETTER.findall(text)) - rtl
-    runs = _RUN.findall(text)
-    return ltr >= rtl or (len(runs) == 1 and len(runs[0].split()) <= 3 and ltr * 2 >= rtl)
 
 
 def _block(block: Block) -> Block:
@@ -85,13 +93,13 @@ def _block(block: Block) -> Block:
 def _line(children: tuple[Inline, ...]) -> tuple[Inline, ...]:
     if all(isinstance(node, Text) and node.text.isascii() for node in children):
         return children
-    return tuple(map(_inline, children)) if _is_mixed(plain_text(children)) else children
+    return tuple(map(_inline, children)) if leans_left(plain_text(children)) else children
 
 
 def _inline(node: Inline) -> Inline:
     match node:
         case Text(text):
-            return Text(_RUN.sub(rf"{FSI}\g<0>{PDI}", text))
+            return Text(RTL_RUN.sub(rf"{FSI}\g<0>{PDI}", text))
         case Emphasis(children) | Strong(children) | Strike(children) | Link(_, children):
             return replace(node, children=tuple(map(_inline, children)))
         case _:

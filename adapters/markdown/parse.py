@@ -30,14 +30,21 @@ from adapters.markdown.tree import (
     Text,
 )
 
-BIDI_CONTROLS = {ord(c): None for c in "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
-"""Characters that reorder what follows them (Unicode TR9, explicit formatting); no text of ours contains them. A
-translation table for ``str.translate``."""
+BIDI_CONTROLS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+"""Characters that reorder what follows them (Unicode TR9, explicit formatting); no text of ours contains them."""
+
+_CLEAN: dict[int, str | None] = {ord(c): None for c in BIDI_CONTROLS}
+_CLEAN |= dict.fromkeys(range(0xD800, 0xE000), "\ufffd")  # halves of characters, which no platform takes
 
 MAX_NESTING = 40
 """Deeper structures are shown as plain text: the parser would silently drop what is inside them."""
 
 _LEFT_BOLD = re.compile(r"\*\*(?![\s*])([^*\n]*[^\s*])\*\*(?!\*)")
+
+
+def clean(text: str) -> str:
+    """Return the text without what reorders other text and without halves of characters; line by line the same."""
+    return text if text.isascii() else text.translate(_CLEAN)
 
 
 @cache
@@ -48,7 +55,7 @@ def _parser() -> MarkdownIt:
 
 def tokenize(text: str) -> list[Token]:
     """Return the parser's tokens; an empty list when the text nests deeper than ``MAX_NESTING``."""
-    tokens = _parser().parse(text.translate(BIDI_CONTROLS))
+    tokens = _parser().parse(clean(text))
     return [] if any(t.level >= MAX_NESTING for t in tokens) else tokens
 
 
@@ -67,7 +74,7 @@ def parse_markdown(text: str) -> Document:
     """
     tokens = tokenize(text)
     if not tokens and text.strip():
-        return Document((Paragraph((Text(text.strip()),)),))
+        return Document((Paragraph((Text(clean(text).strip()),)),))
     return Document(tuple(_blocks(_Cursor(tokens))))
 
 
@@ -146,7 +153,7 @@ def _inlines(tokens: Sequence[Token]) -> tuple[Inline, ...]:
         elif token.type == "image":
             out.append(Link(str(token.attrs.get("src", "")), _inlines(token.children or [])))
         elif token.content:
-            content = token.content.translate(BIDI_CONTROLS)  # entities can bring some in
+            content = clean(token.content)  # entities can bring some in
             for piece in _bold(content) if token.type == "text" else (Text(content),):
                 _append(out, piece)
     return tuple(stack[0][1])

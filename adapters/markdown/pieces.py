@@ -11,7 +11,7 @@ from typing import Literal
 from markdown_it.common.utils import normalizeReference
 from markdown_it.token import Token
 
-from adapters.markdown.parse import find_definitions, tokenize
+from adapters.markdown.parse import clean, find_definitions, tokenize
 
 Kind = Literal["text", "heading", "fence", "table", "list", "item", "quote"]
 
@@ -39,8 +39,8 @@ class Piece:
 
 
 def normalise(text: str) -> str:
-    """Return the text with one kind of line end and without NUL."""
-    return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
+    """Return the text with one kind of line end, without NUL, and ``clean``."""
+    return clean(text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd"))
 
 
 def join(pieces: list[Piece]) -> str:

@@ -39,7 +39,7 @@ from adapters.markdown import (
 )
 from adapters.slack.links import find_bare_urls, show_link
 from adapters.slack.mrkdwn import MENTION, escape
-from adapters.slack.tables import TableLimits, Wire, is_narrow, is_native, table_block, table_chars
+from adapters.slack.tables import TableLimits, Wire, is_narrow, is_native, table_block
 
 HEADER_MAX = 150
 INDENT_MAX = 8
@@ -207,10 +207,14 @@ class _Builder:
 
     def _table(self, table: Table) -> None:
         if self.style.native_tables and is_native(table, self.style.tables, self.table_chars_left):
-            self.end_rich()
-            self.table_chars_left -= table_chars(table)
-            self.out.append(table_block(table, self.spans))
-        elif is_narrow(table):
+            block = table_block(table, self.spans)
+            size = load_of([block]).table_chars  # an address that is shown beside its label makes a cell longer
+            if size <= self.table_chars_left:
+                self.end_rich()
+                self.table_chars_left -= size
+                self.out.append(block)
+                return
+        if is_narrow(table):
             self._code(draw_table(table), "")
         else:
             for row in table.rows or (table.header,):

@@ -34,6 +34,7 @@ from adapters.markdown import (
     plain_text,
     table_width,
 )
+from adapters.markdown.pieces import normalise
 from adapters.slack.links import find_bare_urls, show_link
 
 TEXT_CUT = 40_000
@@ -71,11 +72,12 @@ def render_mrkdwn(markdown: str, mentions: Collection[str] = (), trusted: Collec
         times) it is the escaped source instead, cut at the end if need be.
     """
     rendered = render_document(parse_markdown(markdown), mentions, trusted)
-    return rendered if len(rendered) < TEXT_CUT else cut_escaped(_without_fences(markdown), TEXT_CUT - 1)
+    return rendered if len(rendered) < TEXT_CUT else cut_escaped(normalise(markdown), TEXT_CUT - 1)
 
 
 def cut_escaped(text: str, most: int) -> str:
-    """Return the text escaped, cut with ``…`` so that it has at most ``most`` characters and no torn entity."""
+    """Return the text escaped, without fences, cut with ``…`` to at most ``most`` characters; no entity is torn."""
+    text = _without_fences(text)
     escaped = escape(text)
     while len(escaped) > most:
         text = text[: max(0, len(text) - max(2, (len(escaped) - most) // 5))]
@@ -124,10 +126,11 @@ class _Emitter:
         parts = []
         for block in blocks:
             text = self._block(block, 0)
+            if not text:
+                continue
             fenced = isinstance(block, CodeBlock | Table | ListBlock) and "```" in text
             inner = text if fenced or isinstance(block, Quote) else "\n".join(f"> {x}" for x in text.split("\n"))
-            if inner:
-                parts.append(inner)
+            parts.append(inner)
         return "\n".join(parts)
 
     def _list(self, block: ListBlock, depth: int) -> str:

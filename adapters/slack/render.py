@@ -25,7 +25,7 @@ from adapters.markdown import (
 )
 from adapters.markdown.fit import CHARS_MAX, PARTS_MAX, TAIL_NAME
 from adapters.markdown.grapheme import cut_before
-from adapters.markdown.parse import BIDI_CONTROLS
+from adapters.markdown.pieces import normalise
 from adapters.markdown.room import Costs, Size
 from adapters.slack.blocks import ELEMENTS_MAX, Style, build_blocks, load_of
 from adapters.slack.links import looks_linked
@@ -184,27 +184,26 @@ def _message(markdown: str, style: Style, limits: MessageLimits, *, with_blocks:
     if not text.strip():
         return Rendered(text="")
     if len(text) >= TEXT_CUT:
-        text = cut_escaped(markdown, TEXT_CUT - 1)
+        text = cut_escaped(normalise(markdown), TEXT_CUT - 1)
     if not with_blocks and not shelved.files and _is_plain(document, text):
         return Rendered(text=text)
     blocks = build_blocks(document, style)
     if len(blocks) > limits.blocks:  # headers and rules as text are blocks no more
         blocks = build_blocks(document, replace(style, headers=False))
-    if not blocks or len(blocks) > limits.blocks or load_of(blocks).chars > limits.chars:
+    if len(blocks) > limits.blocks or load_of(blocks).chars > limits.chars:
         return None
     return Rendered(text=text, blocks=blocks, files=shelved.files)
 
 
 def _literal(markdown: str, style: Style, limits: MessageLimits) -> Rendered:
     """The beginning of the source itself, and all of it as a file: for texts that fit in no other way."""
-    most = min(len(markdown), limits.chars - 200)
-    shown = (
-        f"{markdown[: cut_before(markdown, most)].strip().translate(BIDI_CONTROLS)}…\n\n(all of it is in {TAIL_NAME})"
-    )
+    source = normalise(markdown)
+    begin = source[: cut_before(source, min(len(source), limits.chars - 200))].strip()
+    shown = f"{begin}…\n\n(all of it is in {TAIL_NAME})"
     document = Document((Paragraph((Text(shown),)),))
-    text = cut_escaped(shown, TEXT_CUT - 1)
-    file = Attachment(name=TAIL_NAME, content=markdown, title=TAIL_NAME)
-    return Rendered(text=text, blocks=build_blocks(document, replace(style, mentions=frozenset())), files=(file,))
+    blocks = build_blocks(document, replace(style, mentions=frozenset()))
+    file = Attachment(name=TAIL_NAME, content=source, title=TAIL_NAME)
+    return Rendered(text=cut_escaped(shown, TEXT_CUT - 1), blocks=blocks, files=(file,))
 
 
 def _is_plain(document: Document, text: str) -> bool:

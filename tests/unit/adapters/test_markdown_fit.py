@@ -9,33 +9,11 @@ from hypothesis import strategies as st
 from adapters.chat import Limits
 from adapters.markdown import CodeBlock, Document, ListBlock, Table, fit_markdown, parse_markdown, unit_size
 from adapters.markdown.grapheme import is_boundary
+from tests.unit.adapters.markdown_texts import balanced, capitals, documents
 
 
 def fit(text: str, size: int = 200) -> tuple[str, ...]:
     return fit_markdown(text, Limits(text_max=size))
-
-
-def words(n: int, start: int = 0) -> list[str]:
-    """Unique words in capitals, which nothing else in the test texts uses."""
-    return ["W" + f"{start + i:05d}".translate(str.maketrans("0123456789", "ABCDEFGHIJ")) for i in range(n)]
-
-
-def capitals(text: str) -> str:
-    return "".join(re.findall(r"[A-Z]", text))
-
-
-def balanced(part: str) -> bool:
-    """Every fence that the part opens is closed in it."""
-    open_marker = ""
-    for line in part.split("\n"):
-        found = re.match(r"[ >\-*0-9.)]*?(`{3,}|~{3,})(.*)$", line)
-        if not found:
-            continue
-        if not open_marker:
-            open_marker = found[1]
-        elif found[1].startswith(open_marker) and not found[2].strip():
-            open_marker = ""
-    return not open_marker
 
 
 def test_a_text_that_fits_stays_whole() -> None:
@@ -147,55 +125,6 @@ def test_a_very_long_text_is_cut_in_bounded_time() -> None:
 
 
 # -- properties ------------------------------------------------------------------------------------
-
-
-@st.composite
-def documents(draw: st.DrawFn) -> str:
-    """Texts of many blocks in which every word is unique, so that a lost or doubled one shows."""
-    count = [0]
-
-    def some(low: int, high: int) -> list[str]:
-        n = draw(st.integers(low, high))
-        count[0] += n
-        return words(n, count[0] - n)
-
-    def paragraph() -> str:
-        marks = st.sampled_from(
-            ["{}", "*{}*", "**{}**", "`{}`", "{}.", "[{}](https://x.test)", "~~{}~~", "<{}>", "{} #"]
-        )
-        return draw(st.sampled_from([" ", "\n"])).join(draw(marks).format(w) for w in some(1, 60))
-
-    def block(depth: int) -> str:
-        kind = draw(st.sampled_from(["p", "code", "list", "quote", "table", "h", "long"]))
-        match kind:
-            case "code":
-                lang = draw(st.sampled_from(["", "py", "sql"]))
-                return (
-                    f"```{lang}\n" + "\n".join(" ".join(some(0, 9)) for _ in range(draw(st.integers(1, 12)))) + "\n```"
-                )
-            case "list" if depth < 3:
-                mark = draw(st.sampled_from(["-", "1."]))
-                items = []
-                for _ in range(draw(st.integers(1, 4))):
-                    lines = [paragraph() if draw(st.booleans()) else " ".join(some(1, 5))]
-                    if draw(st.booleans()):
-                        lines.append(block(depth + 1))
-                    pad = " " * (len(mark) + 1)
-                    items.append(f"{mark} " + "\n\n".join(lines).replace("\n", "\n" + pad))
-                return "\n".join(items)
-            case "quote" if depth < 3:
-                return "> " + block(depth + 1).replace("\n", "\n> ")
-            case "table" if depth == 0:
-                rows = ["| " + " | ".join(some(2, 2)) + " |" for _ in range(draw(st.integers(1, 15)))]
-                return "\n".join(["| head | tail |", "|---|---|", *rows])
-            case "h":
-                return "## " + " ".join(some(1, 4))
-            case "long":
-                return "".join(some(5, 40))
-            case _:
-                return paragraph()
-
-    return "\n\n".join(block(0) for _ in range(draw(st.integers(1, 6))))
 
 
 @settings(max_examples=150, deadline=None)
