@@ -139,6 +139,7 @@ class Live:
         self._keep = keep
         self._every_s = every_s
         self._text = ""
+        self._anew = False
         self._plan: dict[str, PlanStep] = {}
         self._showed = False
         self._changed = asyncio.Event()
@@ -180,9 +181,13 @@ class Live:
     def _follow(self, event: RunEvent) -> None:
         match event:
             case TextDelta(text=text):
-                self._text += text
-            case AnswerRestarted() | ModelStarted():
+                self._text = text if self._anew else self._text + text
+                self._anew = False
+            case AnswerRestarted():
                 self._text = ""
+            case ModelStarted():
+                self._anew = True  # what was said beside tool calls stays until the answer begins
+                return
             case RunEnded(record=record):
                 self.record = record
             case _:
