@@ -87,7 +87,7 @@ BOT_EVENTS = (
 )
 """The events that the code understands; ``manifest.yml`` subscribes to exactly these."""
 
-LONGEST_PAUSE_S = 60.0
+LONGEST_PAUSE_S = 30.0
 
 
 class SlackAdapter:
@@ -262,17 +262,14 @@ class SlackAdapter:
         self._intake.open(accept, identity)
         self._since = self._now()
         if self._mode == "socket":
-            sockets = self._build_sockets()
+            sockets = self._sockets = self._build_sockets()  # known before it starts, so that ``stop`` can end it
             try:
                 await sockets.start()
             except AdapterNotConfigured:
                 self._intake.close()
+                self._sockets = None
                 await sockets.close()
                 raise
-            except SlackUnreachable:
-                self._sockets = sockets
-                raise
-            self._sockets = sockets
 
     async def _keep_trying(self, accept: Accept) -> None:
         """Learn who we are as soon as Slack tells; from then on the websockets look after themselves."""

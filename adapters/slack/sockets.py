@@ -22,7 +22,7 @@ from adapters.slack.wire import Wire, part_of, text_of
 
 log = structlog.get_logger("hermod.slack")
 
-LONGEST_PAUSE_S = 60.0
+LONGEST_PAUSE_S = 30.0
 REFUSED_PAUSE_S = 60.0
 CROWDED_PAUSE_S = 10.0
 """How long nothing is opened after ``too_many_websockets``; doubles up to five minutes while it goes on."""
@@ -149,12 +149,9 @@ class SlackSockets:
             pause_s = 0.0 if self._monotonic() - born >= SHORT_LIFE_S else self._longer(pause_s)
             if ending == "too_many_websockets":
                 pause_s = self._pause_after(_Crowded(), pause_s)
-            elif ending in _GENTLE and pause_s <= self._base_pause_s:
-                socket, after_s = await self._try(0.0)
-                pause_s = max(pause_s, after_s)
-            log.info("slack_socket_ended", reason=ending, replaced=socket is not None)
+            log.info("slack_socket_ended", reason=ending, next_in_s=pause_s)
             if ending in _GENTLE:
-                self._let_linger(old)
+                self._let_linger(old)  # while its replacement is opened
             else:
                 await self._drop(old)
 

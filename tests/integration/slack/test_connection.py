@@ -140,6 +140,20 @@ class _Forgetful(set[str]):
         return False
 
 
+async def test_a_start_that_is_broken_off_leaves_nothing_open(server: SlackServer, inbox: Inbox) -> None:
+    server.inject("apps.connections.open", delay=5.0)
+    adapter = build_adapter(server)
+    before = asyncio.all_tasks()
+    starting = asyncio.create_task(adapter.start(inbox.accept))
+    await server.wait_until(lambda: server.calls_to("auth.test"))
+    while not server.calls_to("apps.connections.open"):  # noqa: ASYNC110 - the server tells only what it has answered
+        await asyncio.sleep(0)
+    starting.cancel()
+    await asyncio.wait([starting])
+    await adapter.stop()
+    assert [t for t in asyncio.all_tasks() - before if t.get_name().startswith("slack-")] == []
+
+
 # -- the start -------------------------------------------------------------------------------------
 
 

@@ -195,6 +195,24 @@ async def test_a_request_that_is_too_large_is_refused_whether_it_says_so_or_not(
         await adapter.stop()
 
 
+async def test_a_request_that_never_ends_is_ended(
+    server: SlackServer, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("adapters.slack.http.READ_S", 0.05)
+    adapter = build_adapter(server, mode="http")
+    never = asyncio.Event()
+
+    async def begin() -> AsyncIterator[bytes]:
+        yield b"{"
+        await never.wait()
+
+    async with reachable(adapter, server) as url:
+        await adapter.start(inbox.accept)
+        async with aiohttp.ClientSession() as http, http.post(url, data=begin()) as response:
+            assert response.status == 408
+        await adapter.stop()
+
+
 async def test_a_signature_holds_for_the_raw_bytes_whatever_they_are(server: SlackServer, inbox: Inbox) -> None:
     adapter = build_adapter(server, mode="http")
     body = b'{ "type":"event_callback",\n "event": {"type": "x", "text": "\\u00e4 \xc3\xa4"} }\r\n'
