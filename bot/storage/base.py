@@ -18,6 +18,7 @@ from enum import StrEnum
 from typing import Literal, Protocol
 
 from agent_core.context import JournalEntry, StepState
+from bot.storage.installations import InstallationStore
 
 
 class StoreError(Exception):
@@ -336,7 +337,7 @@ class Counts:
 # -- verbs -----------------------------------------------------------------------------------------
 
 
-class Store(Protocol):
+class Store(InstallationStore, Protocol):
     """See the module's rules."""
 
     async def open(self) -> None:

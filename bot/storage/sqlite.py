@@ -1,8 +1,8 @@
 """The Store on one SQLite file, through aiosqlite.
 
 Every verb is one function handed to the writer (``BEGIN IMMEDIATE``, see ``sqlite_connection``) or to the reader. The
-functions are in ``sqlite_claims``, ``sqlite_runs``, ``sqlite_memory``, ``sqlite_ledger``; what the verbs mean is said
-in ``base.Store``. Where that leaves room:
+functions are in the ``sqlite_`` modules, one for each kind of row; what the verbs mean is said in ``base.Store``. Where
+that leaves room:
 
 * A finished run is refused with ``StoreError`` (not ``Fenced``) by every verb that would change it.
 * A post whose ``next_at`` lies ahead is not due, ``sending`` or not; ``begin_send`` leaves ``next_at`` alone,
@@ -46,13 +46,14 @@ from bot.storage.base import (
     UsageRow,
 )
 from bot.storage.sqlite_connection import Reader, Tx, Writer
+from bot.storage.sqlite_installations import SqliteInstallations
 from bot.storage.sqlite_rows import build_micros
 
 _AUDIT_PAGE = 1000
 _BEFORE_ALL = -(2**63)
 
 
-class SqliteStore:
+class SqliteStore(SqliteInstallations):
     """A ``Store`` in one SQLite file; several processes may use the file at once.
 
     Args:
