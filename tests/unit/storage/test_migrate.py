@@ -15,8 +15,8 @@ from bot.storage.migrate import load_migrations, migrate, split_statements
 
 NEWEST = load_migrations()[-1][0]
 TABLES = {
-    "approval", "audit", "draft", "erased", "feedback", "inbox", "installation", "message", "outbox", "output", "run", "schedule",
-    "schedule_run", "schema_version", "snapshot", "step", "summary", "thread", "usage", "used_nonce",
+    "approval", "audit", "draft", "erased", "feedback", "inbox", "installation", "message", "outbox", "output", "run",
+    "schedule", "schedule_run", "schema_version", "snapshot", "step", "summary", "thread", "usage", "used_nonce",
 }  # fmt: skip
 
 
