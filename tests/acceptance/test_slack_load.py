@@ -47,9 +47,15 @@ async def hermod(tmp_path: Path, slack: SlackServer, model: OpenAIServer) -> Asy
     await process.stop()
 
 
+def answer(number: int) -> str:
+    """What the model says to a question; one answer in each thread is long enough to be watched while it is written."""
+    return f"answer {number}" + (" in many words" * 20 if number % ROUNDS == ROUNDS // 2 else "")
+
+
 def echo(request: Request) -> Reply:
-    """Answer with the number that the newest question ends with."""
-    return Reply(f"answer {re.findall(r'[0-9]+', request.last_user)[-1]}")
+    """Answer the number that the newest question ends with."""
+    number = int(re.findall(r"[0-9]+", request.last_user)[-1])
+    return Reply(answer(number), pace=0.05 if number % ROUNDS == ROUNDS // 2 else 0.0)
 
 
 async def converse(slack: SlackServer, number: int, rng: random.Random) -> str:
@@ -115,7 +121,7 @@ async def test_1000_mentions_get_1000_answers_in_their_threads_in_order_and_no_c
 
     for number, root in enumerate(roots):
         answers = [m["text"] for m in slack.bot_messages(f"C{number:03}LOAD", root)]
-        assert answers == [f"answer {number * ROUNDS + n}" for n in range(ROUNDS)]
+        assert answers == [answer(number * ROUNDS + n) for n in range(ROUNDS)]
         assert len(slack.bot_messages(f"C{number:03}LOAD")) == ROUNDS  # nothing beside the thread
     mentions = Counter(str(d.body["event"].get("ts")) for d in slack.deliveries if "event" in d.body)
     assert len(slack.deliveries) > 2 * QUESTIONS
@@ -123,6 +129,7 @@ async def test_1000_mentions_get_1000_answers_in_their_threads_in_order_and_no_c
     assert sum(1 for d in slack.deliveries if d.error) >= 50  # acknowledgements were lost, connections broke
     assert len({d.socket for d in slack.deliveries}) >= SOCKETS
     assert len(model.requests) == QUESTIONS
+    assert slack.streams  # some answers were watched while they were written
     assert slack.rate_violations == []
     assert slack.pinged() == set()
     assert model.violations == []
