@@ -94,6 +94,15 @@ class World:
         self.violations: list[str] = []
         self.faults: list[Fault] = []
         self.lose_acks: dict[str, int] = {}  # event type ('*' = any) -> acknowledgements to lose
+        self._prepare()
+        self.add_user(home.bot_user, "hermod", is_bot=True)
+        self.add_user("U1ALICE", "alice")
+        self.add_user("U2BOB", "bob")
+        self.add_channel("C1OPS", "ops")
+        self.add_channel("D1ALICE", "alice-dm", kind="im", members={"U1ALICE"})
+
+    def _prepare(self) -> None:
+        """Make what only the server itself uses."""
         self._outcomes: dict[str, Outcome] = {}
         self._triggers: dict[str, float] = {}
         self._response_urls: dict[str, tuple[Outcome, float, str, str | None]] = {}
@@ -111,11 +120,6 @@ class World:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._runner: web.AppRunner | None = None
         self._http: ClientSession | None = None
-        self.add_user(home.bot_user, "hermod", is_bot=True)
-        self.add_user("U1ALICE", "alice")
-        self.add_user("U2BOB", "bob")
-        self.add_channel("C1OPS", "ops")
-        self.add_channel("D1ALICE", "alice-dm", kind="im", members={"U1ALICE"})
 
     # ------------------------------------------------------------------ the first workspace, by short names
     @property
