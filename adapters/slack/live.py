@@ -68,8 +68,8 @@ def fits_stream(text: str) -> bool:
 
 
 def fits_edit(text: str) -> bool:
-    """True when the text, rendered, fits an edit."""
-    return len(render_text(text).encode("utf-8", "surrogatepass")) <= EDIT_MAX
+    """True when the text, rendered, fits an edit. Rendering takes milliseconds, so what is far too long is not."""
+    return len(text) <= 2 * EDIT_MAX and len(render_text(text).encode("utf-8", "surrogatepass")) <= EDIT_MAX
 
 
 class LiveMessage:
@@ -92,6 +92,7 @@ class LiveMessage:
         self.ts = ""
         self.open = True
         self._written = ""
+        self.most = STREAM_MAX if kind == "stream" else EDIT_MAX
 
     def fits(self, text: str) -> bool:
         """True when ``text`` (with ``head``) fits into this message."""
@@ -100,7 +101,8 @@ class LiveMessage:
     async def begin(self, text: str, plan: Sequence[PlanStep], key: str, since: float) -> Failed | None:
         """Make it visible. ``key`` marks a message that is edited, so that it can be found and removed."""
         if self.kind == "stream":
-            answer = await self._call("chat.startStream", self._start(text, plan), priority=PROGRESS, since=since)
+            send = self._start(text, plan)  # no final call needs a turn of this method
+            answer = await self._call("chat.startStream", send, priority=1, since=since, patience_s=0.0)
         else:
             body = render_text(text or plan_text(plan))
             answer = await self._call("chat.postMessage", self._post(body, key), priority=PROGRESS, since=since)
@@ -154,7 +156,7 @@ class LiveMessage:
         forms: Iterable[Sequence[Block]],
         tasks: Sequence[PlanStep],
         since: float,
-        body: str,
+        body: str = "",
     ) -> Failed | None:
         """Make it the reply: the whole ``text``, the reply's key and its blocks.
 
@@ -281,9 +283,17 @@ class LiveMessage:
                 break
         return answer
 
-    async def _call(self, method: str, send: Send, *, priority: int, since: float | None = None) -> Wire | Failed:
+    async def _call(
+        self,
+        method: str,
+        send: Send,
+        *,
+        priority: int,
+        since: float | None = None,
+        patience_s: float = POST_PATIENCE_S,
+    ) -> Wire | Failed:
         return await self._client.call(
-            method, send, channel=self._spot.channel, priority=priority, patience_s=POST_PATIENCE_S, since=since
+            method, send, channel=self._spot.channel, priority=priority, patience_s=patience_s, since=since
         )
 
 

@@ -7,6 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 import structlog
 
@@ -49,6 +50,8 @@ SIGNS: Mapping[str, str] = {"queued": "hourglass_flowing_sand", "seen": "eyes", 
 
 MOST_REMEMBERED = 2_000
 
+_Known = TypeVar("_Known")
+
 _NOT_THERE = frozenset({"not_in_channel", "channel_not_found", "is_archived", "restricted_action"})
 
 
@@ -90,6 +93,7 @@ class SlackOutbound:
         self._urls = ResponseUrls(client, monotonic)
         self._off: set[str] = set()  # methods that the app may not use
         self._working: OrderedDict[str, None] = OrderedDict()  # threads whose session shows as processing
+        self._refused: OrderedDict[str, int] = OrderedDict()  # by key: how many forms of it Slack refused
         self._unseen: OrderedDict[str, None] = OrderedDict()  # keys of private posts that nobody can look for
         self._drafts = Drafts(
             client, mode=drafts, identify=identify, attach=self._attach, monotonic=monotonic, sleep=sleep
@@ -119,11 +123,14 @@ class SlackOutbound:
 
     async def _post_public(self, reply: Reply, surface: Surface, since: float) -> Delivery:
         answer: Wire | Failed = {}
-        for blocks in surface.forms():
+        for n, blocks in enumerate(surface.forms()):
+            if n < self._refused.get(reply.key, 0):
+                continue  # an earlier try came as far as this, and had to wait
             answer = await self._post_message(reply, surface.text, blocks, since)
             if not isinstance(answer, Failed) or answer.code not in BAD_BLOCKS:
                 break
             log.warning("slack_blocks_refused", thread=reply.thread.key, code=answer.code)
+            _remember(self._refused, reply.key, n + 1)
         if not isinstance(answer, Failed):
             await self._attach(replace(reply, files=surface.files))
             return Delivered(remote_id=text_of(answer, "ts"))
@@ -164,7 +171,7 @@ class SlackOutbound:
         if not isinstance(answer, Failed):
             return Delivered(remote_id=text_of(answer, "message_ts"))
         if isinstance(answer.outcome, InDoubt):
-            _remember(self._unseen, reply.key)
+            _remember(self._unseen, reply.key, None)
         return answer.outcome
 
     async def _post_ephemeral(self, reply: Reply, text: str, blocks: tuple[Block, ...], since: float) -> Wire | Failed:
@@ -193,7 +200,7 @@ class SlackOutbound:
             if not isinstance(failed.outcome, Rejected):
                 break
         if failed is not None and isinstance(failed.outcome, InDoubt):
-            _remember(self._unseen, reply.key)
+            _remember(self._unseen, reply.key, None)
         return failed.outcome if failed is not None else Rejected(reason="the text is empty")
 
     async def _attach(self, reply: Reply) -> None:
@@ -261,7 +268,7 @@ class SlackOutbound:
         if working == (thread.key in self._working) or method in self._off:
             return
         if working:
-            _remember(self._working, thread.key)
+            _remember(self._working, thread.key, None)
         else:
             del self._working[thread.key]
         await self._quietly(
@@ -361,7 +368,7 @@ class SlackOutbound:
         return await self._files.fetch(file, max_bytes=max_bytes)
 
 
-def _remember(keys: OrderedDict[str, None], key: str) -> None:
-    keys[key] = None
+def _remember(keys: OrderedDict[str, _Known], key: str, value: _Known) -> None:
+    keys[key] = value
     while len(keys) > MOST_REMEMBERED:
         keys.popitem(last=False)

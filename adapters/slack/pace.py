@@ -21,6 +21,9 @@ PROGRESS = 2
 PROGRESS_SHARE = 0.85
 """The part of a method's calls that progress may use up, so that a final call finds a turn."""
 
+CALM_S = 60.0
+"""After a refusal there are no bursts for so long: calls of that kind keep their distance."""
+
 MOST_LANES = 2_000
 
 
@@ -37,7 +40,8 @@ _TIER_1, _TIER_2, _TIER_3, _TIER_4 = (Rate(calls=n) for n in (1, 20, 50, 100))
 
 RATES: Mapping[str, Rate | None] = MappingProxyType(
     {
-        "chat.postMessage": Rate(calls=1, span_s=1.0, per_channel=True),
+        # one message a second, "short bursts" allowed: three at once, and on average one a second
+        "chat.postMessage": Rate(calls=3, span_s=3.0, per_channel=True),
         "chat.update": _TIER_3,
         "chat.delete": _TIER_3,
         "chat.startStream": _TIER_2,
@@ -73,12 +77,22 @@ class _Lane:
     running: int = 0
     freed: deque[float] = field(default_factory=deque)  # when the turns of ended calls come back
     blocked_until: float = 0.0
+    even_until: float = 0.0  # until then calls keep their distance
+    last: float = 0.0
     waiting: list[tuple[int, int]] = field(default_factory=list)
 
     def until_turn(self, ticket: tuple[int, int], now: float) -> float:
         """Seconds until the turn of ``ticket``, as far as it is known."""
         ahead = sum(1 for other in self.waiting if other < ticket)
-        return max(self._until_free(ahead, now, ticket[0]), self.blocked_until - now, 0.0)
+        until_free = self._until_free(ahead, now, ticket[0])
+        return max(until_free, self._until_even(ahead, now), self.blocked_until - now, 0.0)
+
+    def _until_even(self, ahead: int, now: float) -> float:
+        """The distance to the call before, where Slack did not take a burst."""
+        if self.rate is None or now >= self.even_until:
+            return 0.0
+        apart_s = self.rate.span_s / self.rate.calls
+        return self.last + apart_s * (1 + ahead) - now
 
     def _until_free(self, ahead: int, now: float, priority: int) -> float:
         if self.rate is None:
@@ -118,16 +132,20 @@ class Turn:
         self._monotonic = monotonic
         self._open = True
         lane.running += 1
+        lane.last = monotonic()
 
     def answered(self) -> None:
         """The call was made (or may have been)."""
         if self._close() and self._lane.rate is not None:
-            self._lane.freed.append(self._monotonic() + self._lane.rate.span_s)
+            self._lane.last = self._monotonic()
+            self._lane.freed.append(self._lane.last + self._lane.rate.span_s)
 
     def refused(self, after_s: float) -> None:
         """Slack asks to wait: nothing of this kind goes out for ``after_s`` seconds."""
         self.answered()
-        self._lane.blocked_until = max(self._lane.blocked_until, self._monotonic() + after_s)
+        until = self._monotonic() + after_s
+        self._lane.blocked_until = max(self._lane.blocked_until, until)
+        self._lane.even_until = max(self._lane.even_until, until + CALM_S)
 
     def unused(self) -> None:
         """The call was not made."""

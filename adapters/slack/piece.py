@@ -26,7 +26,8 @@ def neutralise(text: str) -> str:
 
 def settle(text: str) -> str:
     """Return the part of a growing text that can be shown now: up to its last whole word."""
-    text = text.rstrip()
+    if text != text.rstrip():
+        return text.rstrip()
     blank = max(text.rfind(" "), text.rfind("\n"), text.rfind("\t"))
     if len(text) - blank - 1 <= HOLD:
         return text[: blank + 1].rstrip()
@@ -47,22 +48,24 @@ def open_fence(text: str) -> str:
     return opening
 
 
-def cut_at(text: str, fits: Callable[[str], bool]) -> int:
+def cut_at(text: str, fits: Callable[[str], bool], most: int) -> int:
     """Return how much of ``text`` makes one piece: between blocks, else lines, else words, if that is half of it.
 
-    Always at least 1, so that cutting ends.
+    Args:
+        text: the whole.
+        fits: says whether a beginning of it fits; it may be slow (it renders), so it is asked a few times only.
+        most: characters that never fit more than.
+
+    Returns:
+        At least 1, so that cutting ends.
     """
-    if fits(text):
-        return len(text)
-    low, high = 1, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if fits(text[:middle]):
-            low = middle
-        else:
-            high = middle - 1
+    end = min(len(text), most)
+    while end > 1 and not fits(text[:end]):
+        end = max(1, end * 85 // 100)
+    if end == len(text):
+        return end
     for mark in ("\n\n", "\n", " "):
-        at = text.rfind(mark, low // 2, low)
+        at = text.rfind(mark, end // 2, end)
         if at > 0 and (mark != "\n\n" or not open_fence(text[:at])):
             return at
-    return low
+    return end

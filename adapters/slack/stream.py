@@ -18,20 +18,24 @@ import structlog
 
 from adapters.chat import Attachment, Delivered, Delivery, InDoubt, PlanStep, Rejected, Reply, RetryLater
 from adapters.slack.client import SlackClient
-from adapters.slack.live import ENDED, Kind, LiveMessage, Spot, fits_edit
+from adapters.slack.live import EDIT_MAX, ENDED, Kind, LiveMessage, Spot, fits_edit
 from adapters.slack.outcome import Failed
 from adapters.slack.piece import cut_at, open_fence, settle
-from adapters.slack.surface import Block, Surface, build_surface
+from adapters.slack.surface import build_controls, build_surface
 
 log = structlog.get_logger("hermod.slack")
 
 FIRST_S = 0.25
 """How long the first words wait for more."""
 
+CROWD = 8
+CROWDED_FIRST_S = 1.0
+"""The same where more than ``CROWD`` drafts share the rate."""
+
 QUICK_S = {"stream": 0.8, "edit": 1.2}
 """How often a lone draft is written."""
 
-SLOW_S = {"stream": 2.6, "edit": 4.2}
+SLOW_S = {"stream": 2.7, "edit": 4.2}
 """How seldom one of many is written while the rate has turns left; with a call's time, 3 s and 5 s."""
 
 HALT_S = 10.0
@@ -124,9 +128,9 @@ class SlackDraft:
         """Show the whole text so far, soon; returns at once."""
         if self._closed or self._broken:
             return
-        self._text, self._plan = text.strip(), tuple(plan)
+        self._text, self._plan = text.lstrip(), tuple(plan)
         if self._writer is None:
-            self._next_at = self._monotonic() + FIRST_S
+            self._next_at = self._monotonic() + (FIRST_S if self._desk.writers <= CROWD else CROWDED_FIRST_S)
             self._writer = asyncio.create_task(self._write(), name=f"slack-draft-{self._name}")
         self._changed.set()
 
@@ -225,7 +229,11 @@ class SlackDraft:
         if text == self._shown and self._messages:
             return 0.0  # a plan alone begins no second message
         message = LiveMessage(self._desk.client, self._spot, kind=kind, start=start, head=head)
-        end = start + cut_at(text[start:], lambda piece: message.fits(head + piece)) if text[start:] else start
+        end = (
+            start + cut_at(text[start:], lambda piece: message.fits(head + piece), message.most)
+            if text[start:]
+            else start
+        )
         shown_plan = plan if kind == "stream" else self._plan
         failed = await message.begin(head + text[start:end] if text[start:] else "", shown_plan, self._name, since)
         if failed is None:
@@ -257,7 +265,7 @@ class SlackDraft:
     async def _fill(self, message: LiveMessage, text: str, *, priority: int, since: float) -> Failed | None:
         """Leave a message in which ``text`` does not fit: full to a good place, or as it is when that is near."""
         body = text[message.start :]
-        end = message.start + cut_at(body, lambda piece: message.fits(message.head + piece))
+        end = message.start + cut_at(body, lambda piece: message.fits(message.head + piece), message.most)
         near = len(self._shown) - message.start >= (end - message.start) // 2
         if message.kind == "stream" or not near:
             piece = message.head + text[message.start : end]
@@ -324,17 +332,9 @@ class SlackDraft:
         whole = message.head + text[message.start :]
         failed: Failed | None
         if message.fits(whole):
-            surface = build_surface(replace(reply, text=whole))
-            tasks = [
-                replace(step, state="done") for step in self._planned.values() if step.state in ("running", "pending")
-            ]
-            failed = await message.complete(
-                whole, key=reply.key, forms=_forms(surface, message), tasks=tasks, since=since, body=surface.text
-            )
+            failed = await self._complete_whole(message, reply, whole, since)
             if failed is None:
                 self._shown = text
-                if message.kind == "edit":
-                    self._files += surface.rendered.files
                 return Delivered(remote_id=message.ts), False
         else:
             failed = await self._fill(message, text, priority=0, since=since)
@@ -344,6 +344,19 @@ class SlackDraft:
             message.open = False
             return None, True
         return (None if isinstance(failed.outcome, Rejected) else failed.outcome), False
+
+    async def _complete_whole(self, message: LiveMessage, reply: Reply, whole: str, since: float) -> Failed | None:
+        if message.kind == "edit":
+            surface = build_surface(replace(reply, text=whole))
+            self._files += surface.rendered.files
+            return await message.complete(
+                whole, key=reply.key, forms=surface.forms(), tasks=(), since=since, body=surface.text
+            )
+        controls = build_controls(reply)  # a stream keeps its own text and takes only what stands under it
+        unended = (step for step in self._planned.values() if step.state in ("running", "pending"))
+        tasks = [replace(step, state="done") for step in unended]
+        forms = (controls, ()) if controls else ((),)
+        return await message.complete(whole, key=reply.key, forms=forms, tasks=tasks, since=since)
 
     async def _post_rest(self, reply: Reply, text: str, since: float) -> tuple[Delivery | None, bool]:
         """Post what follows behind messages that are complete; with the key on the last one."""
@@ -355,7 +368,7 @@ class SlackDraft:
                 return Delivered(remote_id=last.ts), False
             return (None if isinstance(failed.outcome, Rejected) else failed.outcome), False
         head = _reopened(self._shown)
-        end = start + cut_at(text[start:], lambda piece: fits_edit(head + piece))
+        end = start + cut_at(text[start:], lambda piece: fits_edit(head + piece), EDIT_MAX)
         final = end == len(text)
         message = LiveMessage(self._desk.client, self._spot, kind="edit", start=start, head=head)
         surface = build_surface(replace(reply, text=head + text[start:end]))
@@ -385,10 +398,3 @@ def _reopened(shown: str) -> str:
     """The line that goes on with a code block in another message."""
     fence = open_fence(shown)
     return f"{fence}\n" if fence else ""
-
-
-def _forms(surface: Surface, message: LiveMessage) -> Iterator[tuple[Block, ...]]:
-    """A stream keeps its own text and takes only what stands under it."""
-    if message.kind == "edit":
-        return surface.forms()
-    return iter((surface.controls, ()) if surface.controls else ((),))

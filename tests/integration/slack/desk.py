@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -41,12 +41,36 @@ class HandClock:
         await asyncio.sleep(0)
 
 
+class TurnedClock(HandClock):
+    """Time that moves only when a test turns it; sleepers wake when their time has come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sleepers: list[tuple[float, asyncio.Event]] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        woken = asyncio.Event()
+        self._sleepers.append((self.seconds + seconds, woken))
+        await woken.wait()
+
+    async def advance(self, seconds: float) -> None:
+        """Let ``seconds`` pass, and what was due run."""
+        self.seconds += seconds
+        due = [woken for at, woken in self._sleepers if at <= self.seconds]
+        self._sleepers = [(at, woken) for at, woken in self._sleepers if at > self.seconds]
+        for woken in due:
+            woken.set()
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+
 @asynccontextmanager
 async def open_outbound(
     server: SlackServer, clock: HandClock | None = None, **options: Any
 ) -> AsyncIterator[SlackOutbound]:
     """The outgoing side of the workspace, on ``clock`` or on real time."""
-    time = {"monotonic": clock.monotonic, "sleep": clock.sleep} if clock is not None else {}
+    time: dict[str, Any] = {"monotonic": clock.monotonic, "sleep": clock.sleep} if clock is not None else {}
     timeout_s = options.pop("call_timeout_s", 20.0)
     client = SlackClient(
         bot_token=server.bot_token, app_token=server.app_token, api_url=server.base_url, timeout_s=timeout_s, **time
@@ -57,6 +81,13 @@ async def open_outbound(
     finally:
         await outbound.close()
         await client.close()
+
+
+async def until(predicate: Callable[[], object], timeout_s: float = 5.0) -> None:
+    """Wait for something that nothing tells of (a connection that was cut)."""
+    async with asyncio.timeout(timeout_s):
+        while not predicate():  # noqa: ASYNC110 - see above
+            await asyncio.sleep(0)
 
 
 def place(ts: str, channel: str = "C1OPS") -> ThreadRef:

@@ -90,13 +90,16 @@ async def test_a_rate_limit_means_later_and_is_not_tried_again_by_itself(
     assert server.bot_messages("C1OPS") == []
 
 
-async def test_a_channel_gets_one_message_a_second_and_nothing_while_slack_asks_to_wait(server: SlackServer) -> None:
+async def test_a_channel_gets_a_short_burst_and_after_a_rate_limit_one_message_a_second(server: SlackServer) -> None:
     clock = HandClock()
     adapter = build_adapter(server, monotonic=clock.monotonic, sleep=clock.sleep)
     root = await server.say("root")
     assert [isinstance(await adapter.post(reply(root, key=f"burst{n}")), Delivered) for n in range(3)] == [True] * 3
-    assert clock.slept == [pytest.approx(1.0), pytest.approx(1.0)]
-    clock.seconds += 1.0
+    assert clock.slept == []  # a short burst
+    assert await adapter.post(reply(root, key="k0")) == RetryLater(
+        after_s=3.0, reason="more calls of chat.postMessage than Slack takes"
+    )
+    clock.seconds += 3.0
     server.inject("chat.postMessage", http=429, retry_after=3)
     assert await adapter.post(reply(root, key="k0")) == RetryLater(
         after_s=3.0, reason="Slack asks to wait (ratelimited)"
@@ -107,7 +110,11 @@ async def test_a_channel_gets_one_message_a_second_and_nothing_while_slack_asks_
     assert early.after_s == pytest.approx(3.0)
     assert len(server.calls_to("chat.postMessage")) == calls  # nothing was sent meanwhile
     clock.seconds += 3.0
-    assert isinstance(await adapter.post(reply(root, key="k0")), Delivered)
+    assert [isinstance(await adapter.post(reply(root, key=f"k{n}")), Delivered) for n in range(3)] == [True] * 3
+    assert clock.slept == [pytest.approx(1.0), pytest.approx(1.0)]
+    clock.seconds += 63.0  # calm again
+    assert [isinstance(await adapter.post(reply(root, key=f"j{n}")), Delivered) for n in range(3)] == [True] * 3
+    assert len(clock.slept) == 2
     await adapter.stop()
 
 
@@ -116,7 +123,8 @@ async def test_a_process_that_stood_still_does_not_post(server: SlackServer, sta
     clock = HandClock()
     adapter = build_adapter(server, monotonic=clock.monotonic, sleep=clock.sleep)
     root = await server.say("root")
-    assert isinstance(await adapter.post(reply(root, key="k0")), Delivered)
+    server.inject("chat.postMessage", http=429, retry_after=1)
+    assert isinstance(await adapter.post(reply(root, key="k0")), RetryLater)
     if stalled == "while it waited":
         clock.stalls = [10.0]
     else:
@@ -125,7 +133,7 @@ async def test_a_process_that_stood_still_does_not_post(server: SlackServer, sta
     outcome = await adapter.post(reply(root, key="k1"))
     assert isinstance(outcome, RetryLater)
     assert "stood still" in outcome.reason
-    assert len(server.bot_messages("C1OPS", root)) == 1
+    assert server.bot_messages("C1OPS", root) == []
     clock.seconds += 10.0
     assert isinstance(await adapter.post(reply(root, key="k2")), Delivered)
     clock.stalls = [1.0]  # a busy machine

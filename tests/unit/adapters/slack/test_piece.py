@@ -73,7 +73,7 @@ def test_an_open_code_block_is_known_by_its_first_line(text: str, fence: str) ->
 def test_cutting_ends_fits_and_loses_nothing(text: str, size: int) -> None:
     pieces, rest = [], text
     while rest:
-        end = cut_at(rest, lambda piece: len(piece) <= size)
+        end = cut_at(rest, lambda piece: len(piece) <= size, 2 * size)
         assert 1 <= end <= size
         pieces.append(rest[:end])
         rest = rest[end:]
@@ -82,10 +82,10 @@ def test_cutting_ends_fits_and_loses_nothing(text: str, size: int) -> None:
 
 def test_a_cut_falls_between_blocks_then_lines_then_words() -> None:
     def cut(text: str) -> str:
-        return text[: cut_at(text, lambda piece: len(piece) <= 20)]
+        return text[: cut_at(text, lambda piece: len(piece) <= 20, 20)]
 
     assert cut("one two\nthree\n\nfour five six seven") == "one two\nthree"
     assert cut("one two three\nfour five six seven") == "one two three"
     assert cut("one two three four five six") == "one two three four"
     assert cut("x" * 40) == "x" * 20
-    assert cut("```\na\n\nb\nc d e f g h i j k") == "```\na\n\nb"
+    assert cut("```\na b c\n\nd\nef g h i j k") == "```\na b c\n\nd"  # not at the blank line inside the code

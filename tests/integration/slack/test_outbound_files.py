@@ -1,0 +1,209 @@
+"""Files out and in, and what was said in a thread before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+
+from adapters.chat import Attachment, Delivered, FileRef
+from adapters.slack.parse import Person
+from tests.integration.slack.desk import open_outbound, place, reply
+from tests.servers.slack import SlackServer
+
+CSV = Attachment(name="rows.csv", content="a,b\n1,ü\n", title="The rows")
+
+
+def uploaded(server: SlackServer, root: str) -> list[dict[str, Any]]:
+    return [f for m in server.bot_messages("C1OPS", root) for f in m.get("files", [])]
+
+
+async def test_files_follow_the_text_in_the_same_thread(server: SlackServer) -> None:
+    root = await server.say("root")
+    binary = Attachment(name="../../etc/pass\nwd", content="AAEC", encoding="base64")
+    async with open_outbound(server) as outbound:
+        posted = await outbound.post(reply(root, "See files.", files=(CSV, binary)))
+        assert await outbound.find_posted(place(root), "run-1/1") == posted
+    first, *others = server.bot_messages("C1OPS", root)
+    assert first["text"] == "See files."
+    assert len(others) == 2
+    csv, raw = uploaded(server, root)
+    assert (csv["name"], csv["title"], server.blobs[csv["id"]]) == ("rows.csv", "The rows", "a,b\n1,ü\n".encode())
+    assert (raw["name"], server.blobs[raw["id"]]) == ("passwd", b"\x00\x01\x02")
+    assert [c.args["thread_ts"] for c in server.calls_to("files.completeUploadExternal")] == [root, root]
+    assert server.violations == []
+
+
+@pytest.mark.parametrize(
+    ("method", "fault"),
+    [
+        ("files.getUploadURLExternal", {"error": "missing_scope"}),
+        ("files.getUploadURLExternal", {"drop": True}),
+        ("files.completeUploadExternal", {"error": "internal_error"}),
+        ("files.completeUploadExternal", {"http": 500}),
+    ],
+)
+async def test_a_file_that_fails_is_named_and_the_text_stays(
+    server: SlackServer, method: str, fault: dict[str, Any]
+) -> None:
+    root = await server.say("root")
+    server.inject(method, **fault)
+    async with open_outbound(server) as outbound:
+        assert isinstance(await outbound.post(reply(root, "See file.", files=(CSV,))), Delivered)
+    text, notice = (m["text"] for m in server.bot_messages("C1OPS", root))
+    assert text == "See file."
+    assert "rows.csv" in notice
+
+
+@pytest.mark.parametrize("content", ["", "%%%"])
+async def test_a_file_without_content_is_not_sent(server: SlackServer, content: str) -> None:
+    root = await server.say("root")
+    broken = Attachment(name="x.bin", content=content, encoding="base64")
+    async with open_outbound(server) as outbound:
+        assert isinstance(await outbound.post(reply(root, "See file.", files=(broken,))), Delivered)
+    assert server.calls_to("files.getUploadURLExternal") == []
+    assert len(server.bot_messages("C1OPS", root)) == 2
+
+
+async def test_b072_a_caption_in_markdown_goes_as_plain_text_and_the_body_as_its_own_message(
+    server: SlackServer,
+) -> None:
+    """Slack answers internal_error to a markdown block beside an upload."""
+    root = await server.say("root")
+    async with open_outbound(server) as outbound:
+        assert isinstance(await outbound.post(reply(root, "# Title\n\n**bold**", files=(CSV,))), Delivered)
+    (call,) = server.calls_to("files.completeUploadExternal")
+    assert "blocks" not in call.args
+    assert "*bold*" in server.bot_messages("C1OPS", root)[0]["text"]
+    assert len(uploaded(server, root)) == 1
+
+
+async def test_b073_a_result_object_as_content_is_written_as_json(server: SlackServer) -> None:
+    """A tool's result was passed as file content and crashed the upload."""
+    root = await server.say("root")
+    result = Attachment(name="result.json", content=cast("str", {"rows": [[1, None]], "ok": True}))
+    async with open_outbound(server) as outbound:
+        assert isinstance(await outbound.post(reply(root, "See file.", files=(result,))), Delivered)
+    (info,) = uploaded(server, root)
+    assert b'"ok": true' in server.blobs[info["id"]]
+
+
+# -- in
+
+
+async def test_an_attached_file_is_fetched_with_the_token(server: SlackServer) -> None:
+    await server.say("look", files={"log.txt": b"line\n"})
+    (info,) = server.files.values()
+    file = FileRef(id=info["id"], name="log.txt", size=5, address=info["url_private"])
+    async with open_outbound(server) as outbound:
+        assert await outbound.fetch_file(file, max_bytes=5) == b"line\n"
+        assert await outbound.fetch_file(file, max_bytes=4) is None
+
+
+async def test_a_file_that_is_larger_than_it_says_is_given_up(server: SlackServer) -> None:
+    await server.say("look", files={"log.txt": b"x" * 300_000})
+    (info,) = server.files.values()
+    file = FileRef(id=info["id"], name="log.txt", size=10, address=info["url_private"])
+    async with open_outbound(server) as outbound:
+        assert await outbound.fetch_file(file, max_bytes=100_000) is None
+
+
+async def test_b068_a_login_page_is_no_file(server: SlackServer) -> None:
+    """Without files:read Slack answers 200 and its login page, which was saved as an image."""
+    await server.say("look", files={"plot.png": b"\x89PNG", "page.html": b"<html>hi</html>"})
+    server.scopes = ("chat:write",)
+    async with open_outbound(server) as outbound:
+        for info in server.files.values():
+            file = FileRef(id=info["id"], name=info["name"], size=info["size"], address=info["url_private"])
+            assert await outbound.fetch_file(file, max_bytes=1_000) is None
+
+
+async def test_a_page_that_was_attached_is_fetched(server: SlackServer) -> None:
+    await server.say("look", files={"page.html": b"<html>hi</html>"})
+    (info,) = server.files.values()
+    file = FileRef(id=info["id"], name="page.html", size=15, address=info["url_private"])
+    async with open_outbound(server) as outbound:
+        assert await outbound.fetch_file(file, max_bytes=1_000) == b"<html>hi</html>"
+
+
+async def test_b071_a_redirect_is_not_followed_with_the_token(server: SlackServer) -> None:
+    """A download followed a redirect to an internal address."""
+    await server.say("look", files={"log.txt": b"line\n"})
+    (info,) = server.files.values()
+    async with SlackServer() as other:
+        info["_redirect"] = f"{other.origin}/api/auth.test"
+        file = FileRef(id=info["id"], name="log.txt", address=info["url_private"])
+        async with open_outbound(server) as outbound:
+            assert await outbound.fetch_file(file, max_bytes=1_000) is None
+        assert other.calls == []
+
+
+async def test_b071_the_token_is_shown_to_slacks_hosts_only(server: SlackServer) -> None:
+    async with SlackServer() as other, open_outbound(server) as outbound:
+        for address in (
+            f"{other.origin}/files/F1",
+            "http://files.slack.com/files-pri/T1-F1/a",
+            "https://files.slack.com.example.test/a",
+            "https://files.slack.com@127.0.0.1/a",
+            "http://169.254.169.254/",
+            "ftp://files.slack.com/a",
+            "https://[::1",
+            "",
+        ):
+            file = FileRef(id="F1", name="a", address=address)
+            assert await outbound.fetch_file(file, max_bytes=1_000) is None
+        assert other.calls == []
+
+
+# -- history
+
+
+async def test_a_thread_is_read_with_who_said_what(server: SlackServer) -> None:
+    async def people(ids: Any) -> Mapping[str, Person]:
+        return {"U1ALICE": Person(name="Alice"), "U2BOB": Person(name="Bob", guest=True)}
+
+    root = await server.say("the db is slow &amp; <@U2BOB> knows")
+    await server.say("", thread_ts=root, extra={"bot_id": "B7", "username": "alerts", "user": "U7",
+                                                "attachments": [{"title": "CPU", "text": "97 %"}]})  # fmt: skip
+    await server.say("see log", thread_ts=root, user="U2BOB", files={"log.txt": b"x"})
+    async with open_outbound(server, people=people) as outbound:
+        assert isinstance(await outbound.post(reply(root, "On it.")), Delivered)
+        said = await outbound.fetch_history(place(root), limit=10)
+        newest = await outbound.fetch_history(place(root), limit=2)
+    assert [(s.author.name, s.text, s.own) for s in said] == [
+        ("Alice", "the db is slow & @Bob knows", False),
+        ("alerts", "CPU\n97 %", False),
+        ("Bob", "see log\n[attached file: log.txt]", False),
+        ("hermod", "On it.", True),
+    ]
+    assert said[1].author.bot
+    assert said[2].author.guest
+    assert newest == said[2:]
+    assert said[0].sent_at < said[3].sent_at
+
+
+async def test_a_long_thread_gives_its_newest_messages(server: SlackServer) -> None:
+    root = await server.say("root")
+    for n in range(30):
+        await server.say(f"m{n}", thread_ts=root)
+    server.max_page = 15
+    async with open_outbound(server) as outbound:
+        said = await outbound.fetch_history(place(root), limit=3)
+    assert [s.text for s in said] == ["m27", "m28", "m29"]
+
+
+@pytest.mark.parametrize(
+    "fault", [{"http": 429, "retry_after": 60}, {"error": "missing_scope"}, {"drop": True, "times": 9}]
+)
+async def test_a_thread_that_cannot_be_read_is_empty(server: SlackServer, fault: dict[str, Any]) -> None:
+    root = await server.say("root")
+    server.inject("conversations.replies", **fault)
+    async with open_outbound(server) as outbound:
+        assert await outbound.fetch_history(place(root), limit=3) == ()
+
+
+async def test_a_command_has_no_history(server: SlackServer) -> None:
+    async with open_outbound(server) as outbound:
+        assert await outbound.fetch_history(place("command-1.2"), limit=3) == ()
+    assert server.calls == []
