@@ -1,4 +1,7 @@
-"""Slack as a ``ChatAdapter``: what comes in, by ``sockets`` or ``http``, and what goes out, put together."""
+"""Slack as a ``ChatAdapter``: what comes in, by ``sockets`` or ``http``, and what goes out, put together.
+
+One workspace by a configured token, or as many as installed the app (``installing``).
+"""
 
 from __future__ import annotations
 
@@ -30,16 +33,18 @@ from adapters.chat import (
     Said,
     ThreadRef,
 )
-from adapters.slack.client import SlackClient, SlackUnreachable
-from adapters.slack.directory import Directory
+from adapters.slack.client import SlackUnreachable
 from adapters.slack.drafts import DraftMode
 from adapters.slack.files import FILE_HOSTS
 from adapters.slack.http import SlackHttp
+from adapters.slack.install import Installing, SlackInstaller
 from adapters.slack.intake import OnOpened, OnRemoved, SlackIntake, ignore
 from adapters.slack.order import ArrivalOrder
 from adapters.slack.outbound import SlackOutbound
-from adapters.slack.parse import PLATFORM, Identity, Person
+from adapters.slack.parse import PLATFORM
+from adapters.slack.shared import SharedOutbound
 from adapters.slack.sockets import SlackSockets
+from adapters.slack.workspaces import ManyWorkspaces, OneWorkspace, Wiring, Workspace, Workspaces
 
 log = structlog.get_logger("hermod.slack")
 
@@ -91,17 +96,18 @@ LONGEST_PAUSE_S = 30.0
 
 
 class SlackAdapter:
-    """A Slack workspace, over Socket Mode or HTTP. All methods may be called concurrently.
+    """Slack, over Socket Mode or HTTP. All methods may be called concurrently.
 
     A slash command belongs to no thread; its ``ThreadRef.thread`` is ``command-`` and the trigger id, and
     replies to such a thread are posted into the channel itself.
 
     Args:
-        bot_token: ``xoxb-…``.
+        bot_token: ``xoxb-…``; may be empty with ``installing``.
         app_token: ``xapp-…`` with ``connections:write``; for Socket Mode only.
         api_url: base of the Web API.
         mode: ``http``: Slack calls; mount ``build_routes`` in a server that it reaches. Nothing else differs.
         signing_secret: for ``http`` only.
+        installing: lets workspaces install the app, and serves those that did; mount ``build_routes`` for it, too.
         connections: how many websockets are kept open, so that one can be replaced while another serves.
         bots: ids of other bots whose messages count; all others are dropped.
         on_opened, on_removed: called when somebody looks at Hermod's page, and when a workspace removed Hermod.
@@ -129,6 +135,7 @@ class SlackAdapter:
         *,
         mode: Literal["socket", "http"] = "socket",
         signing_secret: str = "",
+        installing: Installing | None = None,
         connections: int = 2,
         bots: Collection[str] = (),
         on_opened: OnOpened = ignore,
@@ -146,11 +153,14 @@ class SlackAdapter:
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._client = SlackClient(
-            bot_token=bot_token,
-            app_token=app_token,
+        wiring = Wiring(
             api_url=api_url,
-            timeout_s=call_timeout_s,
+            call_timeout_s=call_timeout_s,
+            people_wait_s=people_wait_s,
+            people_ttl_s=people_ttl_s,
+            post_patience_s=post_patience_s,
+            drafts=drafts,
+            file_hosts=file_hosts,
             monotonic=monotonic,
             sleep=sleep,
         )
@@ -161,10 +171,34 @@ class SlackAdapter:
         self._retry_s = retry_s
         self._now = now
         self._sleep = sleep
-        self._people = Directory(self._fetch_person, monotonic=monotonic, ttl_s=people_ttl_s, wait_s=people_wait_s)
+        self._workspaces: Workspaces
+        self._outbound: SlackOutbound | SharedOutbound
+        self._installer: SlackInstaller | None = None
+        # the app's own calls; for one workspace they have its rates, so it is the same client
+        self._client = wiring.build_client("" if installing else bot_token, app_token=app_token)
+        if installing is None:
+            workspace = Workspace(self._client, wiring)
+            self._workspaces, self._outbound = OneWorkspace(workspace), workspace.outbound
+        else:
+            many = ManyWorkspaces(
+                installing.installations,
+                wiring,
+                install_url=installing.app.install_url,
+                bot_token=bot_token,
+                now=now,
+            )
+            self._workspaces, self._outbound = many, SharedOutbound(many)
+            self._installer = SlackInstaller(
+                installing,
+                client=self._client,
+                scopes=sorted(BOT_SCOPES),
+                identify=many.identify,
+                on_installed=many.installed,
+                now=now,
+            )
         self._intake = SlackIntake(
             client=self._client,
-            people=self._people,
+            workspaces=self._workspaces,
             bots=bots,
             on_opened=on_opened,
             on_removed=on_removed,
@@ -184,19 +218,8 @@ class SlackAdapter:
             sleep=sleep,
         )
         self._sockets: SlackSockets | None = None
-        self._identity: Identity | None = None
         self._coming_up: asyncio.Task[None] | None = None
         self._since: datetime | None = None
-        self._outbound = SlackOutbound(
-            self._client,
-            identify=self._identify,
-            people=self._people.find,
-            patience_s=post_patience_s,
-            drafts=drafts,
-            file_hosts=file_hosts,
-            monotonic=monotonic,
-            sleep=sleep,
-        )
 
     # -- the connection
     @property
@@ -216,11 +239,12 @@ class SlackAdapter:
         )
 
     def build_routes(self) -> Sequence[web.RouteDef]:
-        """Build the routes that Slack calls, for aiohttp's server; none in Socket Mode.
+        """Build the routes that Slack calls (not in Socket Mode) and those of installing, for aiohttp's server.
 
-        ``connected`` is true only after this, because before it nothing can arrive.
+        Over HTTP ``connected`` is true only after this, because before it nothing can arrive.
         """
-        return self._http.build_routes() if self._mode == "http" else ()
+        events = self._http.build_routes() if self._mode == "http" else ()
+        return (*events, *(self._installer.build_routes() if self._installer is not None else ()))
 
     async def start(self, accept: Accept) -> None:
         """Learn who we are, then let events come; nothing is accepted before our own identity is known.
@@ -228,7 +252,8 @@ class SlackAdapter:
         Returns also when Slack cannot be reached: it is then tried again until ``stop``, and ``connected`` tells.
 
         Raises:
-            AdapterNotConfigured: a token or the signing secret is missing, or a token is refused.
+            AdapterNotConfigured: a token or the signing secret is missing, a token is refused, or kept ones cannot be
+                read.
         """
         if self._mode == "http" and not self._signing_secret.strip():
             raise AdapterNotConfigured(
@@ -253,13 +278,12 @@ class SlackAdapter:
             sockets, self._sockets = self._sockets, None
             await sockets.close()
         await self._intake.drain(3.0)
-        await self._outbound.close()
-        await self._people.close()
+        await self._workspaces.close()
         await self._client.close()
 
     async def _come_up(self, accept: Accept) -> None:
-        identity = await self._identify()
-        self._intake.open(accept, identity)
+        await self._workspaces.prepare()
+        self._intake.open(accept)
         self._since = self._now()
         if self._mode == "socket":
             sockets = self._sockets = self._build_sockets()  # known before it starts, so that ``stop`` can end it
@@ -281,15 +305,6 @@ class SlackAdapter:
             except AdapterError as error:
                 log.error("slack_not_connected", reason=str(error))
             pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
-
-    async def _identify(self) -> Identity:
-        self._identity = self._identity or await self._client.identify()
-        return self._identity
-
-    async def _fetch_person(self, user: str) -> Person | None:
-        if self._identity is None:
-            return None
-        return await self._client.fetch_person(user, self._identity)
 
     # -- what goes out
     async def post(self, reply: Reply) -> Delivery:
@@ -325,7 +340,10 @@ class SlackAdapter:
         await self._outbound.react(thread, message_id, sign)
 
     async def check(self) -> tuple[Problem, ...]:
-        """Look at tokens, scopes and reachability. Never raises; call ``stop`` afterwards to close connections."""
+        """Look at tokens, scopes and reachability. Never raises; call ``stop`` afterwards to close connections.
+
+        Of workspaces that installed the app nothing is looked at: see ``adapters.slack.install.examine``.
+        """
         problems = [
             Problem(what=f"slack: {name} does not begin with {prefix}", fix="the tokens may be swapped; check [slack]")
             for name, (token, prefix) in self._secrets.items()
@@ -333,25 +351,26 @@ class SlackAdapter:
         ]
         if self._mode == "http" and not self._signing_secret.strip():
             problems.append(Problem(what="slack: signing_secret is missing", fix="copy it from Basic Information"))
-        try:
-            identity = await self._client.identify()
-        except AdapterError as error:
-            problems.append(_problem(error))
-        else:
-            granted = identity.scopes
-            problems += [
-                Problem(
-                    what=f"slack: the scope {scope} is missing ({reason})", fix="add it to the app and reinstall it"
-                )
-                for scope, reason in BOT_SCOPES.items()
-                if granted is not None and scope not in granted
-            ]
+        if self._installer is None:
+            problems += await self._check_workspace()
         if self._mode == "socket":
             try:
                 await self._client.open_socket()
             except AdapterError as error:
                 problems.append(_problem(error))
         return tuple(problems)
+
+    async def _check_workspace(self) -> list[Problem]:
+        try:
+            identity = await self._client.identify()
+        except AdapterError as error:
+            return [_problem(error)]
+        granted = identity.scopes
+        return [
+            Problem(what=f"slack: the scope {scope} is missing ({reason})", fix="add it to the app and reinstall it")
+            for scope, reason in BOT_SCOPES.items()
+            if granted is not None and scope not in granted
+        ]
 
 
 def _problem(error: AdapterError) -> Problem:

@@ -16,11 +16,12 @@ from urllib.parse import urlsplit
 
 import aiohttp
 import structlog
+from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from adapters.chat import AdapterError, AdapterNotConfigured, Rejected, RetryLater
-from adapters.slack.outcome import CALL_ERRORS, Failed, build_failed
+from adapters.slack.outcome import CALL_ERRORS, DEAD_TOKENS, Failed, build_failed, error_code
 from adapters.slack.pace import Pace, Wait
 from adapters.slack.parse import Identity, Person, parse_identity, parse_person
 from adapters.slack.wire import Wire, part_of, text_of
@@ -31,6 +32,9 @@ LATE_S = 3.0
 """A post whose turn is over for so long is not made; shorter than the time after which others take work over."""
 
 Send = Callable[[AsyncWebClient], Awaitable[AsyncSlackResponse]]
+
+Renew = Callable[[str, str], Awaitable[str | None]]
+"""Given a token and Slack's word for why it is dead: returns the one that took its place, None for none."""
 
 
 class SlackUnreachable(AdapterError):
@@ -44,6 +48,7 @@ class SlackClient:
         bot_token, app_token: as the app's page shows them.
         api_url: base of the Web API; a loopback address is never reached through a proxy.
         timeout_s: the longest time of one call.
+        renew: asked when Slack refuses the bot token; a call is made once more with the token that it gives.
         monotonic, sleep: the clock of ``pace``, which gives every call its turn.
     """
 
@@ -54,6 +59,7 @@ class SlackClient:
         app_token: str,
         api_url: str,
         timeout_s: float = 20.0,
+        renew: Renew | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -61,6 +67,8 @@ class SlackClient:
         self._app_token = app_token.strip()
         self._api_url = api_url
         self._timeout_s = timeout_s
+        self._renew = renew
+        self._ended: Failed | None = None
         self._monotonic = monotonic
         self.pace = Pace(monotonic=monotonic, sleep=sleep)
         self._session: aiohttp.ClientSession | None = None
@@ -106,6 +114,15 @@ class SlackClient:
         if self._web is None:
             self._web = self.build_web(self._bot_token)
         return self._web
+
+    def use_token(self, bot_token: str) -> None:
+        """Act with another token from now on, also where ``end`` was called."""
+        self._bot_token, self._web, self._ended = bot_token.strip(), None, None
+
+    def end(self, reason: str) -> None:
+        """Make no call as the bot any more: the workspace removed the app. ``reason`` is for the log."""
+        said = f"the workspace removed the app ({reason}); somebody there has to install it again"
+        self._ended = Failed(code="account_inactive", said=said, outcome=Rejected(reason=said), sent=False)
 
     async def close(self) -> None:
         """Close every connection; a later call opens new ones."""
@@ -205,6 +222,8 @@ class SlackClient:
         since: float | None = None,
         timeout_s: float | None = None,
     ) -> AsyncSlackResponse | Failed:
+        if self._ended is not None:
+            return self._ended
         turn = await self.pace.turn(method, channel, priority=priority, patience_s=patience_s)
         if isinstance(turn, Wait):
             return _not_sent(turn.after_s, f"more calls of {method} than Slack takes")
@@ -213,7 +232,7 @@ class SlackClient:
                 turn.unused()
                 return _not_sent(0.0, "this process stood still for a while")
             async with asyncio.timeout(timeout_s):
-                return await send(self.web)
+                return await self._send(send)
         except CALL_ERRORS as error:
             failed = build_failed(error)
             if isinstance(failed.outcome, RetryLater) and failed.code:
@@ -221,6 +240,19 @@ class SlackClient:
             return failed
         finally:
             turn.answered()
+
+    async def _send(self, send: Send) -> AsyncSlackResponse:
+        """Make the call; once more where the token is dead and another one took its place: nothing was done then."""
+        token = self._bot_token
+        try:
+            return await send(self.web)
+        except SlackApiError as error:
+            code = error_code(error)
+            newer = await self._renew(token, code) if self._renew is not None and code in DEAD_TOKENS else None
+            if newer is None:
+                raise
+        self.use_token(newer)
+        return await send(self.web)
 
 
 def find_proxy(url: str) -> str | None:

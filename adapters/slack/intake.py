@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -23,10 +23,9 @@ from slack_bolt.response import BoltResponse
 
 from adapters.chat import Accept, AdapterError, Author, Deleted, Opened, Removed
 from adapters.slack.client import SlackClient
-from adapters.slack.directory import Directory
+from adapters.slack.installation import NotInstalled
 from adapters.slack.order import ArrivalOrder
 from adapters.slack.parse import (
-    Identity,
     RawMessage,
     RawOpened,
     RawStop,
@@ -39,7 +38,9 @@ from adapters.slack.parse import (
     parse_event,
     parse_place,
 )
+from adapters.slack.shared import mark_address
 from adapters.slack.wire import Wire, part_of, text_of
+from adapters.slack.workspaces import Desk, Workspaces
 
 log = structlog.get_logger("hermod.slack")
 
@@ -55,6 +56,7 @@ UNKNOWN_COMMAND = "I do not know `{command}`. Mention me in a channel and ask in
 
 _ANY = re.compile("")
 _BEGUN = "hermod_begun"
+_DESK = "hermod_desk"
 _DELIVERY = "hermod_delivery_id"
 
 # what Bolt raises for a payload of another shape than Slack documents
@@ -82,7 +84,7 @@ class SlackIntake:
 
     Args:
         client: for Bolt's own client and logger; no call is made with it on the way to an acknowledgement.
-        people: tells names and standing, within a bounded time.
+        workspaces: tells for whom a delivery is, and names and standing of people within a bounded time.
         bots: ids of other bots whose messages count; all others are dropped.
         on_opened, on_removed: see ``OnOpened`` and ``OnRemoved``.
         order: keeps each thread in order.
@@ -93,7 +95,7 @@ class SlackIntake:
         self,
         *,
         client: SlackClient,
-        people: Directory,
+        workspaces: Workspaces,
         bots: Collection[str] = (),
         on_opened: OnOpened = ignore,
         on_removed: OnRemoved = ignore,
@@ -101,14 +103,13 @@ class SlackIntake:
         now: Callable[[], datetime],
     ) -> None:
         self._client = client
-        self._people = people
+        self._workspaces = workspaces
         self._bots = frozenset(bots)
         self._on_opened = on_opened
         self._on_removed = on_removed
         self._order = order
         self._now = now
         self._accept: Accept | None = None
-        self._identity: Identity | None = None
         self._bolt: AsyncApp | None = None
         self._active = 0
         self._idle = asyncio.Event()
@@ -118,12 +119,11 @@ class SlackIntake:
     @property
     def is_open(self) -> bool:
         """True while deliveries are taken."""
-        return self._accept is not None and self._identity is not None
+        return self._accept is not None
 
-    def open(self, accept: Accept, identity: Identity) -> None:
-        """Take deliveries from now on."""
-        self._identity = identity
-        self._bolt = self._build_bolt(identity)
+    def open(self, accept: Accept) -> None:
+        """Take deliveries from now on; who we are has to be known by now."""
+        self._bolt = self._bolt or self._build_bolt()
         self._accept = accept
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class SlackIntake:
 
         Returns:
             ``ok`` when Slack may forget it: it is stored, or it is none of our business. Not ``ok``: it could not be
-            stored, or our own identity is not known yet, or we are stopping.
+            stored, or it cannot be told yet for whom it is, or we are stopping.
         """
         bolt = self._bolt
         if not self.is_open or bolt is None:
@@ -159,12 +159,21 @@ class SlackIntake:
                 self._idle.set()
 
     async def _dispatch(self, bolt: AsyncApp, payload: Wire, delivery_id: str) -> Answer:
+        try:
+            desk = await self._workspaces.find_desk(payload)
+        except NotInstalled as error:
+            log.warning("slack_delivery_ignored", reason=str(error))
+            return TAKEN
+        except AdapterError as error:
+            log.error("slack_delivery_left", reason=str(error))
+            return NOT_TAKEN
         async with AsyncExitStack() as stack:
             place = parse_place(payload)
             if place is not None:
                 await stack.enter_async_context(self._order.turn(*place))
             try:
-                request = AsyncBoltRequest(mode="socket_mode", body=dict(payload), context={_DELIVERY: delivery_id})
+                context = {_DELIVERY: delivery_id, _DESK: desk}
+                request = AsyncBoltRequest(mode="socket_mode", body=dict(payload), context=context)
             except _SHAPE_ERRORS as error:
                 log.warning("slack_delivery_not_understood", reason=type(error).__name__)
                 return TAKEN
@@ -181,10 +190,11 @@ class SlackIntake:
         log.info("slack_delivery_ignored", kind=kind)
         return TAKEN
 
-    def _build_bolt(self, identity: Identity) -> AsyncApp:
+    def _build_bolt(self) -> AsyncApp:
         """Register one listener for each kind of delivery, with the authorisation already at hand."""
 
-        async def authorize() -> AuthorizeResult:
+        async def authorize(context: AsyncBoltContext) -> AuthorizeResult:
+            identity = _desk_of(context).identity
             return AuthorizeResult(
                 enterprise_id=identity.enterprise or None,
                 team_id=identity.team,
@@ -210,35 +220,41 @@ class SlackIntake:
         return bolt
 
     async def _on_event(self, body: dict[str, Any], context: AsyncBoltContext) -> None:
-        accept, identity = self._begin(context)
+        accept, desk = self._begin(context)
+        identity = desk.identity
         parsed = parse_event(body, identity, bots=self._bots)
         match parsed:
             case RawMessage():
                 concerns_us = parsed.mentioned or parsed.direct or parsed.thread.thread != parsed.id
                 others = [person for person in parsed.people if person != identity.bot_user]
-                people = await self._people.find(others) if concerns_us else {}
-                await accept(build_message(parsed, people, identity))
+                people = await desk.people.find(others) if concerns_us else {}
+                message = build_message(parsed, people, identity)
+                if desk.workspace:
+                    files = tuple(mark_address(file, desk.workspace) for file in message.files)
+                    message = replace(message, files=files)
+                await accept(message)
             case RawStop():
-                await accept(build_stop(parsed, await self._people.find([parsed.user])))
+                await accept(build_stop(parsed, await desk.people.find([parsed.user])))
             case Deleted():
                 await accept(parsed)
             case RawOpened():
-                await self._show(parsed)
+                await self._show(parsed, desk)
             case Removed():
-                log.warning("slack_removed", workspace=parsed.workspace)
+                log.warning("slack_removal_told", workspace=parsed.workspace)
+                await self._workspaces.end(body, text_of(part_of(body, "event"), "type"))
                 await self._on_removed(parsed)
 
-    async def _show(self, raw: RawOpened) -> None:
+    async def _show(self, raw: RawOpened, desk: Desk) -> None:
         try:
             async with asyncio.timeout(OPENED_S):
-                await self._on_opened(build_opened(raw, await self._people.find([raw.user])))
+                await self._on_opened(build_opened(raw, await desk.people.find([raw.user])))
         except TimeoutError:
             log.info("slack_page_took_too_long", tab=raw.tab)
 
     async def _on_command(self, body: dict[str, Any], ack: AsyncAck, context: AsyncBoltContext) -> None:
-        accept, identity = self._begin(context)
-        author = await self._author(text_of(body, "user_id"))
-        command = parse_command(body, author, identity, self._now(), delivery_id=_delivery_of(context))
+        accept, desk = self._begin(context)
+        author = await _find_author(desk, text_of(body, "user_id"))
+        command = parse_command(body, author, desk.identity, self._now(), delivery_id=_delivery_of(context))
         if command is not None and await accept(command):
             await ack()
         else:
@@ -246,24 +262,31 @@ class SlackIntake:
             await ack(text=UNKNOWN_COMMAND.format(command=name), response_type="ephemeral")
 
     async def _on_action(self, body: dict[str, Any], ack: AsyncAck, context: AsyncBoltContext) -> None:
-        accept, identity = self._begin(context)
+        accept, desk = self._begin(context)
         user = part_of(body, "user")
-        author = await self._author(text_of(user, "id"), team=text_of(user, "team_id"))
-        for action in parse_actions(body, author, identity, self._now(), delivery_id=_delivery_of(context)):
+        author = await _find_author(desk, text_of(user, "id"), team=text_of(user, "team_id"))
+        for action in parse_actions(body, author, desk.identity, self._now(), delivery_id=_delivery_of(context)):
             await accept(action)
         await ack()
 
-    def _begin(self, context: AsyncBoltContext) -> tuple[Accept, Identity]:
+    def _begin(self, context: AsyncBoltContext) -> tuple[Accept, Desk]:
         context[_BEGUN] = True
-        if self._accept is None or self._identity is None:
+        if self._accept is None:
             raise AdapterError("slack: stopping; the event is left for the next process")
-        return self._accept, self._identity
+        return self._accept, _desk_of(context)
 
-    async def _author(self, user: str, *, team: str = "") -> Author:
-        people = await self._people.find([user] if user else [])
-        identity = self._identity
-        external = identity is not None and team not in ("", identity.team, identity.enterprise)
-        return build_author(user, people.get(user), external=external)
+
+async def _find_author(desk: Desk, user: str, *, team: str = "") -> Author:
+    people = await desk.people.find([user] if user else [])
+    external = team not in ("", desk.identity.team, desk.identity.enterprise)
+    return build_author(user, people.get(user), external=external)
+
+
+def _desk_of(context: AsyncBoltContext) -> Desk:
+    desk = context.get(_DESK)
+    if not isinstance(desk, Desk):
+        raise AdapterError("slack: a delivery lost what it is for on its way through Bolt")
+    return desk
 
 
 def _delivery_of(context: AsyncBoltContext) -> str:

@@ -42,6 +42,9 @@ REFUSED = frozenset(
 )  # fmt: skip
 """Codes that mean the app may not do this at all, until somebody changes its installation."""
 
+DEAD_TOKENS = frozenset({"invalid_auth", "account_inactive", "token_revoked", "token_expired"})
+"""Codes that mean that this token is of no use; another one of the same workspace may be."""
+
 NO_METHOD = frozenset({"unknown_method", "method_not_supported_for_channel_type", "method_deprecated"})
 """Codes that mean that Slack does not offer the method here."""
 
