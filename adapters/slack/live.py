@@ -11,7 +11,8 @@ from adapters.slack.client import Send, SlackClient
 from adapters.slack.history import EVENT_TYPE, PART_TYPE, build_metadata
 from adapters.slack.outcome import BAD_BLOCKS, Failed
 from adapters.slack.pace import PROGRESS
-from adapters.slack.piece import neutralise
+from adapters.slack.piece import neutralise, open_fence
+from adapters.slack.streamed import StreamText, render_stream
 from adapters.slack.surface import Block, render_text
 from adapters.slack.wire import Wire, text_of
 
@@ -22,6 +23,7 @@ EDIT_MAX = 3_900
 """UTF-8 bytes of an edited message; chat.update refuses more than 4,000 (B041)."""
 
 PLAN_MAX = 250
+NEAR = 100
 POST_PATIENCE_S = 2.5
 REMOVE_PATIENCE_S = 5.0
 CONTINUED = "_(continued below)_"
@@ -64,7 +66,7 @@ def plan_text(plan: Sequence[PlanStep]) -> str:
 
 def fits_stream(text: str) -> bool:
     """True when the text fits one streamed message."""
-    return len(neutralise(text)) <= STREAM_MAX
+    return len(text) <= STREAM_MAX and len(render_stream(text, final=True)) <= STREAM_MAX
 
 
 def fits_edit(text: str) -> bool:
@@ -91,7 +93,9 @@ class LiveMessage:
         self.head = head
         self.ts = ""
         self.open = True
-        self._written = ""
+        self._written = ""  # the source of what it shows
+        self._out = ""  # what a stream was sent
+        self._stream = StreamText()
         self.most = STREAM_MAX if kind == "stream" else EDIT_MAX
 
     def fits(self, text: str) -> bool:
@@ -108,7 +112,7 @@ class LiveMessage:
             answer = await self._call("chat.postMessage", self._post(body, key), priority=PROGRESS, since=since)
         if isinstance(answer, Failed):
             return answer
-        self.ts, self._written = text_of(answer, "ts"), text
+        self.ts, self._written, self._out = text_of(answer, "ts"), text, self._stream.show(text)
         return None
 
     async def grow(
@@ -116,10 +120,13 @@ class LiveMessage:
     ) -> Failed | None:
         """Show ``text`` in place of what it shows; a stream only takes what goes on where it is."""
         if self.kind == "stream":
-            added = self._rest(text)
-            if not added and not plan:
+            out = self._stream.show(text)
+            if not out.startswith(self._out):
+                return _torn()
+            if out == self._out and not plan:
+                self._written = text
                 return None
-            body = _said(added, plan)
+            body = _said(out[len(self._out) :], plan)
             answer = await self._call(
                 "chat.appendStream",
                 lambda web: web.chat_appendStream(channel=self._spot.channel, ts=self.ts, **body),
@@ -130,8 +137,12 @@ class LiveMessage:
             answer = await self._update(render_text(text or plan_text(plan)), priority=priority, since=since)
         if isinstance(answer, Failed):
             return answer
-        self._written = text
+        self._written, self._out = text, out if self.kind == "stream" else ""
         return None
+
+    def delivered(self) -> int:
+        """How many characters of what it was given are visible; a stream holds back what may still change."""
+        return delivered(self._written, self._out) if self.kind == "stream" else len(self._written)
 
     async def post(
         self, body: str, *, key: str, forms: Iterable[Sequence[Block]], final: bool, since: float
@@ -182,18 +193,17 @@ class LiveMessage:
         return failed
 
     async def close(self) -> Failed | None:
-        """End a stream whose message is full."""
-        self.open = False
-        if self.kind == "edit":
-            return None
-        return await self._stop(self._written, (), "", (), None)
+        """End a message that is full; one that could not be ended stays open."""
+        failed = await self._stop(self._written, (), "", (), None) if self.kind == "stream" else None
+        self.open = failed is not None
+        return failed
 
     async def mark(self, key: str, since: float) -> Failed | None:
         """Write the key onto a message that is complete already, by replacing its text with itself."""
         if self.kind == "edit":
             answer = await self._update(render_text(self._written), key=key, priority=0, since=since)
         else:
-            text = neutralise(self._written)
+            text = self._out
             answer = await self._call(
                 "chat.update",
                 lambda web: web.chat_update(
@@ -212,11 +222,8 @@ class LiveMessage:
         )
 
     # -- the wire
-    def _rest(self, text: str) -> str:
-        return neutralise(text)[len(neutralise(self._written)) :]
-
     def _start(self, text: str, plan: Sequence[PlanStep]) -> Send:
-        body, spot = _said(neutralise(text), plan), self._spot
+        body, spot = _said(self._stream.show(text), plan), self._spot
         return lambda web: web.chat_startStream(
             channel=spot.channel,
             thread_ts=spot.thread_ts,
@@ -241,7 +248,10 @@ class LiveMessage:
     async def _stop(
         self, text: str, blocks: Sequence[Block], key: str, tasks: Sequence[PlanStep], since: float | None
     ) -> Failed | None:
-        body = _said(self._rest(text), tasks)
+        out = self._stream.show(text, final=True)
+        if not out.startswith(self._out):
+            return _torn()
+        body = _said(out[len(self._out) :], tasks)
         answer = await self._call(
             "chat.stopStream",
             lambda web: web.chat_stopStream(
@@ -256,7 +266,7 @@ class LiveMessage:
         )
         if isinstance(answer, Failed):
             return answer
-        self._written = text
+        self._written, self._out = text, out
         return None
 
     async def _update(
@@ -323,6 +333,32 @@ async def remove_message(client: SlackClient, channel: str, ts: str, *, streamin
         patience_s=REMOVE_PATIENCE_S,
     )
     return not isinstance(edited, Failed)
+
+
+def delivered(text: str, out: str) -> int:
+    """Return how much of ``text`` a stream shows that was sent ``out``, what ``render_stream`` gave for it so far."""
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high) // 2
+        if len(render_stream(text[:middle])) < len(out):
+            low = middle + 1
+        else:
+            high = middle
+    high = low
+    while low > 0:  # the end may have been certain only because of what followed
+        shown = render_stream(text[:low], final=True)
+        if open_fence(text[:low]):
+            shown = shown.rpartition("\n")[0]
+        if out.startswith(shown.rstrip()):
+            return low
+        near = high - low < NEAR
+        low = low - 1 if near else max(text.rfind(" ", 0, low), text.rfind("\n", 0, low), 0)
+    return 0
+
+
+def _torn() -> Failed:
+    said = "the answer no longer begins with what is shown"
+    return Failed(code="", said=said, outcome=Rejected(reason=said), sent=False)
 
 
 def _said(text: str, plan: Sequence[PlanStep]) -> dict[str, Any]:

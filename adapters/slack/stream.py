@@ -258,7 +258,7 @@ class SlackDraft:
             failed = await message.grow(whole, plan, since=since)
             return self._showed(message, text, plan) if failed is None else self._not_grown(message, failed)
         failed = await self._fill(message, text, priority=1, since=since)
-        if failed is None or failed.code in ENDED:
+        if failed is None:
             return self._later(0.0)
         return self._not_grown(message, failed)
 
@@ -269,9 +269,7 @@ class SlackDraft:
         near = len(self._shown) - message.start >= (end - message.start) // 2
         if message.kind == "stream" or not near:
             piece = message.head + text[message.start : end]
-            fence = open_fence(piece)
-            closing = f"\n{fence[:3]}" if fence and message.kind == "stream" else ""
-            failed = await message.grow(piece + closing, (), priority=priority, since=since)
+            failed = await message.grow(piece, (), priority=priority, since=since)
             if failed is not None:
                 return failed
             self._shown = text[:end]
@@ -291,15 +289,20 @@ class SlackDraft:
         if isinstance(failed.outcome, RetryLater):
             return self._later(failed.outcome.after_s)
         if failed.code == "stopped_by_user":
-            message.open = False
+            self._end(message)
             self._closed = True  # who pressed stop wants to see no more of it; ``finish`` says the rest
         elif failed.code in ENDED:
-            message.open = False
+            self._end(message)
             return self._later(0.0)
         elif message.kind == "stream" or isinstance(failed.outcome, Rejected):
             self._broken = True
             log.info("slack_draft_not_continued", reason=failed.said)
         return self._later(QUICK_S[message.kind])
+
+    def _end(self, message: LiveMessage) -> None:
+        """Slack takes nothing more for this message: what it does not show follows in another one."""
+        message.open = False
+        self._shown = self._shown[: message.start + max(0, message.delivered() - len(message.head))].rstrip()
 
     def _later(self, after_s: float) -> float:
         self._changed.set()
@@ -341,7 +344,7 @@ class SlackDraft:
             if failed is None:
                 return None, True
         if failed.code in ENDED or failed.code == "msg_too_long":
-            message.open = False
+            self._end(message)
             return None, True
         return (None if isinstance(failed.outcome, Rejected) else failed.outcome), False
 
