@@ -10,10 +10,10 @@ import os
 import platform
 from pathlib import Path
 
-from benchmarks import failover, memory, overhead, startup
+from benchmarks import failover, memory, overhead, slack_latency, startup
 from benchmarks.table import Row, render_table
 
-NAMES = ("overhead", "memory", "failover", "startup")
+NAMES = ("overhead", "memory", "failover", "startup", "slack")
 ROUNDS, QUICK_ROUNDS, QUICK_SHARE = 5, 2, 0.5
 
 
@@ -45,6 +45,8 @@ def main() -> int:
         rows += failover.measure()
     if "startup" in names:
         rows += startup.measure(rounds)
+    if "slack" in names:
+        rows += slack_latency.measure(quick=args.quick)
     print(
         f"{rounds} interleaved rounds, minimum; ratios to raw SDK (httpx2) of the same round; "
         f"Python {platform.python_version()}, {os.cpu_count()} cores"
