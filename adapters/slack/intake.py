@@ -58,6 +58,7 @@ _ANY = re.compile("")
 _BEGUN = "hermod_begun"
 _DESK = "hermod_desk"
 _DELIVERY = "hermod_delivery_id"
+_ACCEPT = "hermod_accept"
 
 # what Bolt raises for a payload of another shape than Slack documents
 _SHAPE_ERRORS = (TypeError, AttributeError, LookupError, ValueError)
@@ -145,20 +146,21 @@ class SlackIntake:
             ``ok`` when Slack may forget it: it is stored, or it is none of our business. Not ``ok``: it could not be
             stored, or it cannot be told yet for whom it is, or we are stopping.
         """
-        bolt = self._bolt
-        if not self.is_open or bolt is None:
+        bolt, accept = self._bolt, self._accept
+        if bolt is None or accept is None:
             return NOT_TAKEN
         self.last_event_at = self._now()
         self._active += 1
         self._idle.clear()
         try:
-            return await self._dispatch(bolt, payload, delivery_id)
+            # with the ``accept`` of now: what was received before a stop is still handed over
+            return await self._dispatch(bolt, payload, {_DELIVERY: delivery_id, _ACCEPT: accept})
         finally:
             self._active -= 1
             if not self._active:
                 self._idle.set()
 
-    async def _dispatch(self, bolt: AsyncApp, payload: Wire, delivery_id: str) -> Answer:
+    async def _dispatch(self, bolt: AsyncApp, payload: Wire, context: dict[str, object]) -> Answer:
         try:
             desk = await self._workspaces.find_desk(payload)
         except NotInstalled as error:
@@ -172,7 +174,7 @@ class SlackIntake:
             if place is not None:
                 await stack.enter_async_context(self._order.turn(*place))
             try:
-                context = {_DELIVERY: delivery_id, _DESK: desk}
+                context[_DESK] = desk
                 request = AsyncBoltRequest(mode="socket_mode", body=dict(payload), context=context)
             except _SHAPE_ERRORS as error:
                 log.warning("slack_delivery_not_understood", reason=type(error).__name__)
@@ -271,9 +273,10 @@ class SlackIntake:
 
     def _begin(self, context: AsyncBoltContext) -> tuple[Accept, Desk]:
         context[_BEGUN] = True
-        if self._accept is None:
-            raise AdapterError("slack: stopping; the event is left for the next process")
-        return self._accept, _desk_of(context)
+        accept: Accept | None = context.get(_ACCEPT)
+        if accept is None:
+            raise AdapterError("slack: a delivery lost what it is for on its way through Bolt")
+        return accept, _desk_of(context)
 
 
 async def _find_author(desk: Desk, user: str, *, team: str = "") -> Author:

@@ -206,3 +206,19 @@ async def test_slacks_wish_to_wait_is_kept_to_at_the_start(server: SlackServer, 
     await adapter.stop()
     refused, taken = server.calls_to("apps.connections.open")[:2]
     assert taken.at - refused.at >= 1.0
+
+
+async def test_what_came_just_before_the_stop_is_stored_and_acknowledged(server: SlackServer, inbox: Inbox) -> None:
+    adapter = build_adapter(server)
+    await adapter.start(inbox.accept)
+    with capture_logs() as logs:
+        for n in range(5):
+            await server.mention(f"{n}", copies=ONCE)
+        while not (stamp := adapter.state.last_event_at):  # noqa: ASYNC110 - received, and not handed over yet
+            await asyncio.sleep(0)
+        await adapter.stop()
+        taken = len(inbox.messages)
+        await server.wait_until(lambda: sum(d.acked for d in server.deliveries) == taken)
+    assert stamp
+    assert taken
+    assert [line for line in logs if line["log_level"] in ("warning", "error")] == []
