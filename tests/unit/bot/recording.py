@@ -53,6 +53,7 @@ class MemoryDraft:
         self._chat.visible.pop(self.remote_id)
         self._chat.posts.append(reply)
         self._chat.finished.append(reply.key)
+        self._chat.became[self.remote_id] = reply
         return Delivered(remote_id=self.remote_id)
 
     async def abandon(self) -> None:
@@ -82,6 +83,7 @@ class MemoryChat(PlainPlatform):
         self.visible: dict[str, str] = {}
         self.finishes: list[Delivery | Callable[[Reply], Delivery | None] | None] = []
         self.finished: list[str] = []
+        self.became: dict[str, Reply] = {}
         self.discarded: list[str] = []
         self.past = list(past or ())
         self.fetches = 0
@@ -102,7 +104,9 @@ class MemoryChat(PlainPlatform):
 
     async def discard_draft(self, thread: ThreadRef, remote_id: str) -> None:
         self.discarded.append(remote_id)
-        if remote_id:
+        if remote_id in self.became:  # whoever is told to remove an answer removes it
+            self.posts.remove(self.became[remote_id])
+        elif remote_id:
             self.visible.pop(remote_id, None)
         else:
             self.visible.clear()
@@ -140,7 +144,8 @@ class MemoryChat(PlainPlatform):
     async def find_posted(self, thread: ThreadRef, key: str) -> Delivered | InDoubt | None:
         if self.lookups:
             return self.lookups.pop(0)
-        return Delivered(remote_id="found") if any(p.key == key for p in self.posts) else None
+        drafted = next((remote_id for remote_id, reply in self.became.items() if reply.key == key), "found")
+        return Delivered(remote_id=drafted) if any(p.key == key for p in self.posts) else None
 
     async def set_status(self, thread: ThreadRef, text: str) -> None:
         self.statuses.append(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,8 +18,9 @@ from agent_core.tools.base import Effect
 from agent_core.tools.registry import ToolRegistry
 from bot.question import PAST_CHARS, build_past, build_question
 from bot.storage.base import Store
-from tests.unit.bot.desk import desk
+from tests.unit.bot.desk import Desk, desk
 from tests.unit.bot.recording import ALICE, BOB, MemoryChat, message
+from tests.unit.bot.test_controls import Gate
 
 CAROL = Author(id="U3", name="carol")
 BOT = Author(id="UH", name="hermod", bot=True)
@@ -116,6 +118,31 @@ async def test_a_past_that_can_be_read_at_the_second_try_is_told_then(store: Sto
     await made.dispatcher.work_all()
     assert [len(r.messages) for r in provider.requests] == [2, 5]
     assert len(read(provider.requests[1].messages[3])) == len(DISCUSSION)
+
+
+async def test_a_run_that_began_without_the_past_is_resumed_without_it(store: Store) -> None:
+    tools = ToolRegistry()
+
+    async def look() -> str:
+        """Look."""
+        return "looked"
+
+    tools.register(look)
+    chat = MemoryChat(past=[])
+    gate = Gate([call(("look", {})), say("never said")], at=2)
+    first = Desk(store, gate, chat=chat, registry=tools)
+    await first.inbox.accept(message("first", number=6))
+    working = asyncio.create_task(first.dispatcher.work_all())
+    await gate.asked.wait()
+    working.cancel()
+    await asyncio.wait({working})
+    chat.past = list(DISCUSSION)
+    second, provider = desk(store, [say("done"), say("two")], chat=chat, registry=tools)
+    await second.dispatcher.work_all()
+    await second.inbox.accept(message("second", number=7))
+    await second.dispatcher.work_all()
+    assert second.texts == ["done", "two"]
+    assert len(read(provider.requests[1].messages[-2])) == len(DISCUSSION)
 
 
 async def test_b098_a_tool_call_in_the_past_is_text_and_is_not_run(store: Store) -> None:
