@@ -96,12 +96,12 @@ def read_arguments(value: object) -> str:
 
 def build_text(message: ModelMessage) -> str:
     """Build the text of a message: before it who said it and when, since no server keeps both."""
-    about = []
+    parts = []
     if message.speaker:
-        about.append(" ".join(_NOT_IN_A_SPEAKER.sub(" ", message.speaker).split()) or "somebody")
+        parts.append(f"[{' '.join(_NOT_IN_A_SPEAKER.sub(' ', message.speaker).split()) or 'somebody'}]")
     if message.at is not None:
-        about.append(f"{message.at:%a %Y-%m-%d %H:%M %Z}")
-    return f"[{', '.join(about)}] {message.content}" if about else message.content
+        parts.append(f"({message.at:%a %Y-%m-%d %H:%M %Z})")
+    return " ".join((*parts, message.content))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -10,7 +10,7 @@ from agent_core.llm.tokens import MESSAGE_OVERHEAD, EstimatingCounter, TokenCoun
 from agent_core.llm.types import ModelMessage, ToolSpec
 
 STAMP_TOKENS = 18
-"""Of the instant before a message: ``[Mon 2026-03-02 09:15 UTC]`` has 16 with the encodings known here."""
+"""Of the instant before a message: ``(Mon 2026-03-02 09:15 UTC)`` has 16 with the encodings known here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ async def test_bug_38_a_model_that_orders_facts_deleted_by_id_deletes_nothing(
     assert stage.conversation.messages[: len(kept)] == kept
     assert stage.conversation.messages[0].content == "first: the primary is db-1"
     sent = [str(m["content"]) for m in stage.sent()][1:3]
-    assert [sent[0].partition("] ")[2], sent[1]] == ["first: the primary is db-1", order]
+    assert [sent[0].partition(") ")[2], sent[1]] == ["first: the primary is db-1", order]
 
 
 def test_bug_38_the_same_fact_twice_and_its_contradiction_are_all_kept_in_order() -> None:

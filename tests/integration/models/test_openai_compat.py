@@ -442,4 +442,4 @@ async def test_the_model_is_told_when_a_message_was_written(server: OpenAIServer
     at = datetime(2026, 3, 2, 9, 15, 30, tzinfo=UTC)
     message = ModelMessage(role="user", content="why is it slow?", speaker="alice", at=at)
     await provider.complete(ModelRequest(messages=(message,)))
-    assert server.requests[0].messages[0]["content"] == "[alice, Mon 2026-03-02 09:15 UTC] why is it slow?"
+    assert server.requests[0].messages[0]["content"] == "[alice] (Mon 2026-03-02 09:15 UTC) why is it slow?"

@@ -84,7 +84,7 @@ class Request:
     @property
     def last_said(self) -> str:
         """The newest question without the word before it on who wrote it and when."""
-        return re.sub(r"^\[[^\]]*\d{2}:\d{2} [A-Z]+\] ", "", self.last_user)
+        return re.sub(r"^(?:\[[^\]]*\] )?\([^)]*\d{2}:\d{2} [A-Z]+\) ", "", self.last_user)
 
     @property
     def system(self) -> str:
