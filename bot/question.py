@@ -20,7 +20,7 @@ PAST_CHARS = 12_000
 SAID_CHARS = 2_000
 """Of one message of it."""
 
-_LABEL = re.compile(r"\[(?=[^\[\]\n]{0,120}\d{4}-\d\d-\d\d \d\d:\d\d [A-Z]{3,4}\])")
+_LABEL = re.compile(r"\[(?=[^\[\]\n]{0,120}\]\s*\([^()\n]{0,20}\d{4}-\d\d-\d\d \d\d:\d\d [A-Z]{3,4}\))")
 """How a model is told who wrote a message, and when; in a message's own text it would be somebody else's word."""
 
 
