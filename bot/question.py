@@ -23,6 +23,8 @@ SAID_CHARS = 2_000
 _LABEL = re.compile(r"\[(?=[^\[\]\n]{0,120}\]\s*\([^()\n]{0,20}\d{4}-\d\d-\d\d \d\d:\d\d [A-Z]{3,4}\))")
 """How a model is told who wrote a message, and when; in a message's own text it would be somebody else's word."""
 
+_NOT_IN_A_NAME = re.compile(r"[\[\]\x00-\x1f\x7f]+")
+
 
 def speaker_of(author: Author) -> str:
     """Name an author for a model; the platform's id where there is no name."""
@@ -45,7 +47,8 @@ def _name(author: Author, shared: Collection[str]) -> str:
 
 
 def _build_content(message: Message) -> str:
-    text = _LABEL.sub("(", message.text)
+    files = "\n".join(f"[attached file: {_NOT_IN_A_NAME.sub(' ', f.name)[:120]}]" for f in message.files)
+    text = "\n".join(part for part in (_LABEL.sub("(", message.text), files) if part)
     if not message.quoted.strip():
         return text
     quoted, _ = cap_text(message.quoted, QUOTED_CHARS)
