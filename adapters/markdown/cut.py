@@ -33,13 +33,14 @@ _SENTENCE = re.compile(r"[.!?…][\"')\]]*\s|[。！？；]")
 _BLOCK_START = re.compile(r"(\d{1,9})([.)])(?=\s|$)|([-+*#>=~`|:_])")
 _TRIES = 12
 _LOOKAHEAD = 400
+_LOOKBACK = 4_000  # as long as a long paragraph
 
 
 def split_text(text: str, room: Room) -> list[str]:
     """Cut running text into parts that fit the room, none of them blank."""
     parts: list[str] = []
     rest = text.strip("\n")
-    while not room.holds(rest):
+    while room.is_far_too_long(rest) or not room.holds(rest):
         head, rest = _cut_text(rest, room)
         if head.strip():
             parts.append(head)
@@ -85,8 +86,9 @@ def _cut_points(text: str, most: int) -> Iterator[int]:
 
 def _same_meaning(text: str, at: int) -> bool:
     """True when the cut leaves every mark a mark and every character a character."""
-    text = text[: at + _LOOKAHEAD]
-    return visible_text(text) == visible_text(text[:at].rstrip()) + visible_text(text[at:].lstrip())
+    begin = max(0, at - _LOOKBACK)
+    whole, head, rest = text[begin : at + _LOOKAHEAD], text[begin:at], text[at : at + _LOOKAHEAD]
+    return visible_text(whole) == visible_text(head.rstrip()) + visible_text(rest.lstrip())
 
 
 def visible_text(text: str) -> str:

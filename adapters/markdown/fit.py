@@ -16,7 +16,7 @@ from typing import Literal
 from adapters.chat import Limits
 from adapters.markdown.cut import split_text
 from adapters.markdown.grapheme import cut_before
-from adapters.markdown.parse import tokenize
+from adapters.markdown.parse import tokenize_blocks
 from adapters.markdown.pieces import Definitions, Piece, fence, join, normalise, read_items, read_pieces
 from adapters.markdown.room import MIN_TEXT_MAX, Costs, Room, Size, add
 
@@ -162,7 +162,8 @@ def _pack(pieces: list[Piece], room: Room) -> Iterator[str]:
     current: list[Piece] = []
     load: Size = ()
     for piece in pieces:
-        cost = room.costs(piece.text)
+        long = piece.kind == "text" and room.is_far_too_long(piece.text)
+        cost = tuple(most + 1 for most in room.size) if long else room.costs(piece.text)
         if current:
             gap = room.costs("\n\n" if current[-1].torn else piece.gap)
             if room.fits(whole := add(add(load, gap), cost)):
@@ -209,7 +210,7 @@ def _split(piece: Piece, room: Room) -> list[str]:
 
 
 def _split_fence(text: str, room: Room) -> list[str]:
-    token = tokenize(text)[0]
+    token = tokenize_blocks(text)[0]
     lines = token.content.removesuffix("\n").split("\n")
     words = token.info.split(maxsplit=1)
     info = words[0] if words and len(words[0]) <= MIN_TEXT_MAX // 4 else ""

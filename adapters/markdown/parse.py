@@ -53,6 +53,18 @@ def _parser() -> MarkdownIt:
     return parser.enable(["table", "strikethrough"]).disable("text_join")  # escaped characters stay apart
 
 
+@cache
+def _block_parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": MAX_NESTING + 2})
+    return parser.enable(["table"]).disable("inline")
+
+
+def tokenize_blocks(text: str) -> list[Token]:
+    """Return the tokens of the blocks only, like ``tokenize``; what is inside their lines is not read."""
+    tokens = _block_parser().parse(clean(text))
+    return [] if any(t.level >= MAX_NESTING for t in tokens) else tokens
+
+
 def tokenize(text: str) -> list[Token]:
     """Return the parser's tokens; an empty list when the text nests deeper than ``MAX_NESTING``."""
     tokens = _parser().parse(clean(text))
@@ -62,7 +74,7 @@ def tokenize(text: str) -> list[Token]:
 def find_definitions(text: str) -> dict[str, str]:
     """Return the link definitions of a text: the normalised label and where it leads."""
     env: dict[str, dict[str, dict[str, str]]] = {}
-    _parser().parse(text, env)
+    _block_parser().parse(text, env)
     return {label: found["href"] for label, found in env.get("references", {}).items()}
 
 

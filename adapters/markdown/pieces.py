@@ -11,7 +11,7 @@ from typing import Literal
 from markdown_it.common.utils import normalizeReference
 from markdown_it.token import Token
 
-from adapters.markdown.parse import clean, find_definitions, tokenize
+from adapters.markdown.parse import clean, find_definitions, tokenize_blocks
 
 Kind = Literal["text", "heading", "fence", "table", "list", "item", "quote"]
 
@@ -63,7 +63,7 @@ def read_pieces(text: str) -> list[Piece]:
             blank = begin > 0 and not lines[begin - 1].strip()
             pieces.append(Piece(kind, source, "\n\n" if blank else "\n"))
 
-    for token in tokenize(text):
+    for token in tokenize_blocks(text):
         if token.level or token.nesting < 0 or token.map is None:
             continue
         begin, end = token.map
@@ -78,7 +78,7 @@ def read_pieces(text: str) -> list[Piece]:
 def read_items(text: str) -> list[Piece]:
     """The items of a list."""
     lines = text.split("\n")
-    spans = [t.map for t in tokenize(text) if t.type == "list_item_open" and t.level == 1 and t.map]
+    spans = [t.map for t in tokenize_blocks(text) if t.type == "list_item_open" and t.level == 1 and t.map]
     items = []
     for begin, end in spans:
         loose = begin > 0 and not lines[begin - 1].strip()
@@ -143,6 +143,6 @@ class Definitions:
         return [p for p in pieces if p.kind != "text" or not self._only_defines(p.text)]
 
     def _only_defines(self, text: str) -> bool:
-        if not self.targets or not text.lstrip().startswith("[") or tokenize(text):
+        if not self.targets or not text.lstrip().startswith("[") or tokenize_blocks(text):
             return False
         return find_definitions(text).keys() <= self.targets.keys()

@@ -42,6 +42,10 @@ class Room:
         """True when the text fits."""
         return self.fits(self.costs(text))
 
+    def is_far_too_long(self, text: str) -> bool:
+        """True for running text that is not worth measuring: hardly any of it can be marks that nobody sees."""
+        return self.grain > 1 and len(text) > 4 * self.size[0]
+
     def inside(self, wrap: Callable[[str], str]) -> Room | None:
         """The room that ``wrap`` leaves, or None when it leaves too little to be worth it."""
         costs = self.costs

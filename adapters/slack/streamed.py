@@ -76,9 +76,8 @@ def _settled(markdown: str, *, final: bool) -> str:
     if final or not text or text[-1].isascii():
         return text
     at = cut_before(text, len(text) - 1)
-    if not is_boundary(text, at):
-        at = 0
-    return text[: at + text[at].isascii()]  # a letter that an accent may follow is written already
+    written = next((n for n in range(len(text), 0, -1) if text[n - 1].isascii()), 0)  # whatever joins it
+    return text[: max(at if is_boundary(text, at) else 0, written)]
 
 
 @dataclass(slots=True)

@@ -85,6 +85,8 @@ def test_a_heading_that_a_header_would_change_is_bold_text(title: str) -> None:
 def test_more_headings_than_blocks_become_bold_text() -> None:
     rendered = render_message("".join(f"## H{n}\n\ntext {n}\n\n---\n\n" for n in range(40)), reserve_blocks=3)
     assert len(rendered.blocks) <= 47
+    assert rendered.files == ()
+    assert "#" not in shown_text(rendered.blocks)
     assert all(f"H{n}\n" in shown_text(rendered.blocks) for n in range(40))
 
 
@@ -397,3 +399,9 @@ def test_one_definition_used_a_thousand_times_is_still_one_message() -> None:
     rendered = check_message("[r] " * 500 + "\n\n[r]: https://ex.test/" + "a" * 900)
     assert rendered.blocks
     assert "answer.md" in shown_text(rendered.blocks)
+
+
+def test_a_fallback_text_that_is_too_long_is_cut_between_characters() -> None:
+    rendered = render_message("&" * 11_900)
+    assert shown_text(rendered.blocks) == "&" * 11_900
+    assert re.fullmatch(r"(?:&amp;){7000,}…", rendered.text)

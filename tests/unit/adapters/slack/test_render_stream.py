@@ -8,8 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from adapters.markdown import parse_markdown
+from adapters.markdown import Link, parse_markdown, plain_text
 from adapters.markdown.cut import visible_text
+from adapters.slack.links import show_link
 from adapters.slack.streamed import StreamText, render_stream
 from tests.servers.slack.pings import find_pings
 from tests.unit.adapters.markdown_texts import CONSTRUCTS, MARKUP, NASTY, PINGS, balanced, capitals, documents
@@ -68,6 +69,9 @@ def test_only_listed_people_are_mentioned() -> None:
         ("a < b", "a &lt; b"),
         ("```", ""),
         ("```py", ""),
+        ("```" + "a" * 500, ""),
+        ("wait!", "wait"),
+        ("**" + "\u4e2d" * 3, ""),
         ("| a | b |\n|--", ""),
         ("| a | b |\n|---|---|\n| 1 | 2", "| a | b |\n|---|---|\n"),
         ("mail @her", "mail "),
@@ -154,9 +158,20 @@ def test_every_letter_is_still_there(text: str) -> None:
     assert set(seen(visible_text(text))) <= set(seen(streamed)) | set("lthttpsex")
 
 
-@settings(max_examples=200, deadline=None)
+def links(node: object) -> list[Link]:
+    """All links of a tree."""
+    if isinstance(node, tuple):
+        return [link for inner in node for link in links(inner)]
+    own = [node] if isinstance(node, Link) else []
+    return own + [link for name in getattr(node, "__slots__", ()) for link in links(getattr(node, name))]
+
+
+@settings(max_examples=300, deadline=None)
 @given(MARKUP)
+@example("[a `b](https://ex.test) `[good.test](https://evil.test)`")
+@example("[r]: !here\n\n[r] [x][r]")
 def test_no_link_hides_where_it_leads(text: str) -> None:
-    streamed = render_stream(text, final=True)
-    for url in re.findall(r"(?<!\\)\]\(([^)]*)\)", streamed):
-        assert url.startswith(("http://", "https://", "mailto:"))
+    for link in links(parse_markdown(render_stream(text, final=True))):
+        shown = show_link(link.url, plain_text(link.children))
+        assert shown.url
+        assert not shown.before
