@@ -147,6 +147,7 @@ async def test_b071_the_token_is_shown_to_slacks_hosts_only(server: SlackServer)
             "https://files.slack.com.example.test/a",
             "https://files.slack.com@127.0.0.1/a",
             "http://169.254.169.254/",
+            server.origin.replace("//", "//a:b@") + "/files/F1",
             "ftp://files.slack.com/a",
             "https://[::1",
             "",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
 from adapters.chat import Button, Delivered, InDoubt, Rejected, Reply, RetryLater
-from adapters.slack.respond import USES
+from adapters.slack.client import SlackClient
+from adapters.slack.respond import USES, ResponseUrls
 from tests.integration.slack.desk import HandClock, open_outbound, place, reply
 from tests.servers.slack import Outcome, SlackServer
 
@@ -165,6 +167,22 @@ async def test_a_private_answer_to_a_command_uses_its_address_at_most_five_times
     assert [body["text"] for body in outcome.responses] == [f"part {n}" for n in range(USES)]
     assert {body["response_type"] for body in outcome.responses} == {"ephemeral"}
     assert [shown["text"] for shown in server.ephemerals] == [f"part {n}" for n in range(USES + 2)]
+
+
+async def test_an_address_is_used_up_after_five_tries_that_failed_too(server: SlackServer) -> None:
+    outcome = await server.slash("/hermod", "x")
+    client = SlackClient(bot_token=server.bot_token, app_token="", api_url=server.base_url)
+    urls = ResponseUrls(client, time.monotonic)
+    url = f"{server.origin}/respond/no-such-key"
+    for _ in range(USES):
+        assert urls.usable(url)
+        assert await urls.post(url, text="x", blocks=(), private=True) is not None
+    assert not urls.usable(url)
+    used = await urls.post(url, text="x", blocks=(), private=True)
+    assert used is not None
+    assert used.code == "used_url"
+    assert urls.usable(outcome.response_url)
+    await client.close()
 
 
 async def test_an_address_older_than_half_an_hour_is_not_used(server: SlackServer) -> None:
