@@ -9,7 +9,7 @@ from datetime import datetime
 import structlog
 from pydantic_core import to_json
 
-from adapters.chat import Message
+from adapters.chat import Action, Command, Message
 from agent_core.errors import ModelFailed
 from agent_core.llm.wire import dump_message
 from agent_core.memory.conversation import Conversation
@@ -19,6 +19,7 @@ from agent_core.runtime.state import RunRecord, RunState
 from bot.models import count
 from bot.question import build_question
 from bot.storage.base import NewMessage, NewOutboxItem, RunOutcome, SummaryRow, UsageRow
+from bot.turn import Turn
 
 log = structlog.get_logger("hermod.answer")
 
@@ -41,6 +42,8 @@ class Answer:
         author: who is charged for it.
         summary: replaces the thread's, where the run wrote one.
         answered: further open rows of the inbox that this answers.
+        private: for the one who gave the command or pressed the button only.
+        private_to, respond_to, feedback: see ``adapters.chat.Reply``; ``address_answer`` fills them.
     """
 
     text: str
@@ -50,6 +53,26 @@ class Answer:
     author: str = ""
     summary: SummaryRow | None = None
     answered: tuple[int, ...] = ()
+    private: bool = False
+    private_to: str = ""
+    respond_to: str = ""
+    feedback: str = ""
+
+
+def address_answer(answer: Answer, turn: Turn, run_id: str) -> Answer:
+    """Say for whom an answer is, and how it gets there; what a run found can be rated.
+
+    A pressed button is acknowledged to the one who pressed it. A refused command is nobody else's business.
+    """
+    first = turn.inbound[0] if turn.inbound else None
+    hidden = isinstance(first, Action) or (isinstance(first, Command) and answer.error == "denied")
+    found = answer.record is not None and bool(answer.record.answer) and answer.error != "cancelled"
+    return replace(
+        answer,
+        private_to=first.author.id if first is not None and (answer.private or hidden) else "",
+        respond_to=first.respond_to if isinstance(first, Command) else "",
+        feedback=run_id if found else "",
+    )
 
 
 def build_answer(record: RunRecord) -> Answer:

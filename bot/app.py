@@ -14,6 +14,8 @@ from pathlib import Path
 import structlog
 
 from adapters.chat import ChatAdapter
+from adapters.slack.permalink import parse_permalink
+from adapters.surfaces import HasSurfaces
 from agent_core.agent import Agent
 from agent_core.context import Clock, Limits, Redactor, SystemClock
 from agent_core.errors import ConfigError
@@ -26,8 +28,11 @@ from agent_core.tools.executor import ToolExecutor
 from agent_core.tools.registry import ToolRegistry
 from bot.access import Access, AccessAuthorizer, build_policy
 from bot.audit import AuditedAuthorizer, AuditLog
-from bot.commands import CommandRunner
+from bot.commands import PROVIDERS, CommandRunner, Invocation, OwnCommand
 from bot.dispatcher import Dispatcher
+from bot.feedback import FEEDBACK, FeedbackBox
+from bot.forget import ThreadMemory, build_memory_commands
+from bot.home import HomeBuilder
 from bot.http import Metric
 from bot.inbox import Inbox
 from bot.models import (
@@ -35,6 +40,7 @@ from bot.models import (
     build_embedder,
     build_prices,
     build_router,
+    describe_state,
     load_templates,
     measure_providers,
     offer_workers,
@@ -49,6 +55,7 @@ from bot.storage.base import Store
 from bot.telemetry import build_export
 from bot.tools.slow_queries import register_slow_query_tools
 from bot.tools.targets import Target, Targets
+from bot.usage import build_usage_command
 from bot.words import ThreadWords
 
 log = structlog.get_logger("hermod.app")
@@ -90,7 +97,8 @@ class App:
         self.redactor = redactor
         self.clock = clock
         self.limits = build_limits(settings)
-        self.access = Access(build_policy(settings.access, settings.targets))
+        policy = build_policy(settings.access, settings.targets)
+        self.access = Access(policy)
         self.sender = Sender(store=store, adapters=adapters, clock=clock)
         self.router = router
         prompts = load_templates(settings)
@@ -106,6 +114,20 @@ class App:
         )
         offer_workers(settings, prompts, tools.registry, loop, tools.executor)
         self._counter = asyncio.create_task(asyncio.to_thread(load_counter, router.model))
+        self.memory = ThreadMemory(store, AuditLog(store, clock), cache=self._cache)
+        self.feedback = FeedbackBox(store, clock)
+        for name, adapter in adapters.items():
+            if isinstance(adapter, HasSurfaces):
+                home = HomeBuilder(
+                    name,
+                    store=store,
+                    policy=policy,
+                    adapters=adapters,
+                    states=router.states,
+                    tools=tools.registry.tools(),
+                    clock=clock,
+                )
+                adapter.show_surfaces(home)
         self.session = Session(
             store=store,
             adapters=adapters,
@@ -114,14 +136,15 @@ class App:
             agent=_build_agent(settings, models),
             limits=self.limits,
             prompt=prompts["operations"],
-            commands=tools.commands,
-            words=ThreadWords(store, self._load_counter, router.states, clock, forget=self.forget),
+            commands=self._build_commands(tools, router),
+            words=ThreadWords(store, self._load_counter, router.states, clock, memory=self.memory),
             access=self.access,
             counter=self._load_counter,
             clock=clock,
             redactor=redactor,
             tap=tap,
             telemetry=None if self._export is None else self._export.telemetry,
+            actions={FEEDBACK: self.feedback.take},
         )
         self.dispatcher = Dispatcher(store=store, work=self.session, prefixes=prefixes, owner=owner, clock=clock)
         self.inbox = Inbox(
@@ -132,6 +155,18 @@ class App:
             wake=self.dispatcher.wake,
         )
         self._dispatching: asyncio.Task[None] | None = None
+
+    def _build_commands(self, tools: Tools, router: Router) -> CommandRunner:
+        async def show_providers(asked: Invocation) -> str:
+            return "\n".join(f"- {describe_state(state)}" for state in router.states())
+
+        own = (
+            build_usage_command(self.store, self.clock),
+            *build_memory_commands(self.memory, {"slack": parse_permalink}),
+            OwnCommand(info=PROVIDERS, run=show_providers),
+        )
+        prefix = "" if self.settings.slack is None else self.settings.slack.command_prefix
+        return CommandRunner(tools.executor, registry=tools.registry, own=own, prefix=prefix)
 
     async def _load_counter(self) -> TokenCounter:
         # shielded: a run that is cancelled while it waits must not take the counter from all the others
@@ -180,12 +215,6 @@ class App:
         if self._export is not None:
             await self._export.aclose()  # last: the runs that were cancelled have ended their spans only now
 
-    async def forget(self, thread_key: str) -> None:
-        """Drop all that is kept of a thread, its answers in the cache included."""
-        await self.store.forget_thread(thread_key)
-        if self._cache is not None:
-            await self._cache.forget(thread_key)
-
     async def _disconnect(self) -> None:
         """Stop every adapter; one that fails keeps nothing else from stopping."""
         ends = await asyncio.gather(*(a.stop() for a in self.adapters.values()), return_exceptions=True)
@@ -206,6 +235,14 @@ class App:
         for state, count in self.session.ended.items():
             yield Metric(
                 name="hermod_runs_total", help="Ended runs.", kind="counter", value=count, labels={"state": state}
+            )
+        for value, presses in self.feedback.counted.items():
+            yield Metric(
+                name="hermod_feedback_total",
+                help="Pressed thumbs under answers.",
+                kind="counter",
+                value=presses,
+                labels={"value": value},
             )
         yield from measure_providers(self.router.states())
         yield Metric(

@@ -29,18 +29,33 @@ def load_reply(body: str) -> Reply:
 
 
 def build_reply_rows(
-    thread: ThreadRef, text: str, *, run_id: str, limits: Limits, now: datetime, whole: bool = False
+    thread: ThreadRef,
+    text: str,
+    *,
+    run_id: str,
+    limits: Limits,
+    now: datetime,
+    whole: bool = False,
+    private_to: str = "",
+    respond_to: str = "",
+    feedback: str = "",
 ) -> tuple[NewOutboxItem, ...]:
     """Fit an answer to the platform and build one outbox row a part, keyed by run and part; at least one.
 
-    ``whole`` leaves it in one row, for a draft that becomes the answer however long it is.
+    ``whole`` leaves it in one row, for a draft that becomes the answer however long it is. The last part alone can be
+    rated (``feedback``, see ``Reply``).
     """
-    said = text if _shows_something(text) else NOTHING_VISIBLE
-    parts = (said.strip(),) if whole else fit_markdown(said, limits)
-    return tuple(
-        _build_row(Reply(thread=thread, text=part, key=f"{run_id}/{n}"), run_id=run_id, now=now)
-        for n, part in enumerate(parts, 1)
+    reply = Reply(
+        thread=thread,
+        text=text if _shows_something(text) else NOTHING_VISIBLE,
+        key=f"{run_id}/1",
+        private_to=private_to,
+        respond_to=respond_to,
+        feedback=feedback,
     )
+    if whole:
+        return (_build_row(replace(reply, text=reply.text.strip()), run_id=run_id, now=now),)
+    return split_reply(reply, run_id=run_id, limits=limits, now=now)
 
 
 def split_reply(reply: Reply, *, run_id: str, limits: Limits, now: datetime) -> tuple[NewOutboxItem, ...]:

@@ -21,8 +21,8 @@ from agent_core.runtime.events import EventSink, RunEvent
 from agent_core.runtime.loop import AgentLoop
 from agent_core.runtime.state import RunState
 from bot.access import Access
-from bot.answer import STOPPED, Answer, build_answer, build_messages, build_outcome, build_stopped
-from bot.commands import CommandRunner
+from bot.answer import STOPPED, Answer, address_answer, build_answer, build_messages, build_outcome, build_stopped
+from bot.commands import CommandRunner, Question
 from bot.control import LOOK_S, QUEUED, Halt, Signs, Watch, run_until_halted
 from bot.live import READING, SHOW_EVERY_S, Live, Status
 from bot.memory import StoreOutputs, load_memory, read_past
@@ -164,7 +164,7 @@ class Session:
             return
         run, turn = await self._resume_or_begin(claim)
         try:
-            answer = await self._answer(claim, run, turn)
+            answer = address_answer(await self._answer(claim, run, turn), turn, run.run_id)
             await self._finish(claim, run, answer)
             if not answer.text:  # there is nothing that a draft could become
                 await self._sender.detach(run.run_id)
@@ -194,8 +194,11 @@ class Session:
         if claim.run is not None:
             mine = [item for item in claim.items if item.run_id == claim.run.run_id]
             return claim.run, read_turn(thread, mine)
-        turn = take_turn(thread, claim.items, self._access.rights_of, alone=is_word)
+        turn = take_turn(thread, claim.items, self._access.rights_of, alone=self._stands_alone)
         return await self._begin(claim, turn.item_ids), turn
+
+    def _stands_alone(self, message: Message) -> bool:
+        return is_word(message) or self._commands.is_command(message)
 
     async def _begin(self, claim: Claim, item_ids: Sequence[int]) -> RunRow:
         run = RunRow(
@@ -239,7 +242,7 @@ class Session:
             if halt := await watch.look():
                 return _build_halted(halt)
             desk = _Desk(claim=claim, run=run, turn=turn, watch=watch, steering=steering, status=status)
-            if isinstance(first, Command):
+            if isinstance(first, Command) or (isinstance(first, Message) and self._commands.is_command(first)):
                 return await self._run_command(desk, first)
             answer = await self._run_agent(desk, messages)
         return replace(answer, text=f"{answer.text}\n\n{problem}") if problem else answer
@@ -286,13 +289,35 @@ class Session:
         steps = () if found is None else found[1]
         return sum(step.entry.kind == "model" and not step.entry.key.startswith("summary:") for step in steps)
 
-    async def _run_command(self, desk: _Desk, command: Command) -> Answer:
+    async def _run_command(self, desk: _Desk, given: Command | Message) -> Answer:
         ctx = self._build_context(desk, desk.status.on_event)
-        ended = await run_until_halted(self._commands.run(ctx, command), desk.watch, self._late)
+        reading = self._commands.read(ctx, given)
+        if isinstance(reading, Question):
+            return await self._ask(desk, given, reading.text)
+        ended = await run_until_halted(self._commands.run(ctx, reading), desk.watch, self._late)
         if isinstance(ended, Halt):
             return _build_halted(ended)
-        text, ok = ended
-        return Answer(text=text, error="" if ok else "command", answered=desk.watch.answered)
+        error = "" if ended.ok else "command"
+        return Answer(text=ended.text, error=error, answered=desk.watch.answered, private=ended.private)
+
+    async def _ask(self, desk: _Desk, given: Command | Message, question: str) -> Answer:
+        """Run the agent on a question that came as a command; nobody else has seen it, so the answer repeats it."""
+        if isinstance(given, Message):
+            return await self._run_agent(desk, [given])
+        asked = Message(
+            thread=given.thread,
+            id=given.id,
+            author=given.author,
+            text=question,
+            mentioned=True,
+            sent_at=given.sent_at,
+        )
+        messages, problem = _look_at([asked])
+        if not messages:
+            return Answer(text=problem, error="command", private=True)
+        answer = await self._run_agent(desk, messages)
+        quoted = "\n".join(f"> {line}" for line in question.splitlines())
+        return replace(answer, text=f"{quoted}\n\n{answer.text}") if answer.text else answer
 
     async def _run_agent(self, desk: _Desk, messages: Sequence[Message]) -> Answer:
         """Run the agent on messages until it answered, or has to end; people see its answer grow."""
@@ -372,7 +397,17 @@ class Session:
         rows: tuple[NewOutboxItem, ...] = ()
         if text:
             whole = self._sender.holds(run.run_id)
-            rows = build_reply_rows(thread, text, run_id=run.run_id, limits=limits, now=now, whole=whole)
+            rows = build_reply_rows(
+                thread,
+                text,
+                run_id=run.run_id,
+                limits=limits,
+                now=now,
+                whole=whole,
+                private_to=answer.private_to,
+                respond_to=answer.respond_to,
+                feedback=answer.feedback,
+            )
         outcome = build_outcome(answer, claim.thread_key, rows, now)
         await self._store.finish_run(claim, run.run_id, outcome)
         self.ended[outcome.state] += 1

@@ -8,6 +8,7 @@ from adapters.chat import Message
 from agent_core.context import Clock
 from agent_core.llm.router import ProviderState
 from agent_core.llm.tokens import TokenCounter
+from bot.forget import ThreadMemory
 from bot.memory import MODEL, correct_summary
 from bot.models import describe_state
 from bot.storage.base import Store
@@ -15,7 +16,7 @@ from bot.storage.base import Store
 HELP = """Words about this thread:
 - `!summary` shows what I keep of its older messages
 - `!summary TEXT` corrects that, `!summary forget` drops it
-- `!forget` drops everything that was said and found here
+- `!memory` shows what I keep of all that was said and found here, `!forget` drops it
 - `!providers` shows how the models are doing
 - `!stop` ends what I am doing here, and what waits
 - `!steer TEXT` tells me something about what I am doing, while I do it"""
@@ -23,10 +24,9 @@ NO_SUMMARY = "This thread has no summary: it is short enough to be read whole."
 DROPPED = (
     "This thread has no summary: it was dropped, and the first {through} messages are not sent to the model any more."
 )
-FORGOTTEN = "I have forgotten this thread: messages, summary, tool results and traces. The audit log keeps no content."
 
 
-WORDS = frozenset({"!summary", "!forget", "!providers", "!help"})
+WORDS = frozenset({"!summary", "!memory", "!forget", "!providers", "!help"})
 
 
 def is_word(message: Message) -> bool:
@@ -42,7 +42,7 @@ class ThreadWords:
         counter: counts the tokens of a corrected summary.
         states: how the providers are doing.
         clock: time.
-        forget: drops all that is kept of a thread.
+        memory: shows and drops all that is kept of a thread.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class ThreadWords:
         states: Callable[[], Sequence[ProviderState]],
         clock: Clock,
         *,
-        forget: Callable[[str], Awaitable[None]],
+        memory: ThreadMemory,
     ) -> None:
         self._store = store
-        self._forget = forget
+        self._memory = memory
         self._counter = counter
         self._states = states
         self._clock = clock
@@ -70,9 +70,9 @@ class ThreadWords:
             case "!summary":
                 text = "" if rest.lower() == "forget" else rest
                 return await self._correct(key, text, f"{message.thread.platform}:{message.author.id}")
-            case "!forget":
-                await self._forget(key)
-                return FORGOTTEN
+            case "!memory" | "!forget" as asked:
+                shows = asked == "!memory"
+                return await (self._memory.show(key) if shows else self._memory.forget(message.thread, message.author))
             case "!providers":
                 return "\n".join(f"- {describe_state(state)}" for state in self._states())
             case "!help":

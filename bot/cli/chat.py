@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from adapters.chat import ThreadRef
+from adapters.chat import Author, ThreadRef
 from agent_core.console import Command, StreamPrinter, describe
 from agent_core.console import converse as talk
 from agent_core.llm.tokens import load_counter
@@ -21,6 +21,7 @@ from bot.models import describe_state
 from bot.settings import Settings
 
 AUTHOR = "terminal:local"
+LOCAL = Author(id="local", name="local")
 
 
 async def run_chat(thread: str, *, config: Path | None, verbose: bool) -> int:
@@ -59,12 +60,13 @@ class ChatCommands:
 
     def __init__(self, local: LocalThread) -> None:
         self._app = local.app
-        self._key = local.thread.key
+        self._thread, self._key = local.thread, local.thread.key
         self.by_name: Mapping[str, Command] = {
             "/tools": self.tools,
             "/trace": self.trace,
             "/usage": self.usage,
             "/summary": self.summary,
+            "/memory": self.memory,
             "/forget": self.forget,
             "/providers": self.providers,
         }
@@ -103,10 +105,13 @@ class ChatCommands:
         await correct_summary(self._app.store, self._key, text, author=AUTHOR, counter=counter, now=now)
         return "corrected" if text else "forgotten"
 
+    async def memory(self, rest: str) -> str:
+        """what is kept of this thread"""
+        return await self._app.memory.show(self._key)
+
     async def forget(self, rest: str) -> str:
         """drop what was said and found in this thread"""
-        await self._app.forget(self._key)
-        return "forgotten; usage and the audit chain keep their numbers"
+        return await self._app.memory.forget(self._thread, LOCAL)
 
     async def providers(self, rest: str) -> str:
         """how each model is doing"""

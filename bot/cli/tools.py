@@ -11,8 +11,9 @@ from adapters.chat import ThreadRef
 from agent_core.context import RunContext, SystemClock
 from bot.access import Caller
 from bot.app import build_limits, build_tools, open_storage
+from bot.arguments import BadArguments, describe_usage
 from bot.cli.setup import print_failure, print_json, print_text, set_up
-from bot.commands import BadArguments, describe_usage, parse_pairs, summarise
+from bot.commands import parse_pairs, summarise
 from bot.redact import SecretRedactor
 from bot.settings import Settings
 from bot.turn import Turn

@@ -62,8 +62,10 @@ async def test_what_a_thread_remembers_is_shown_corrected_and_forgotten(tmp_path
         assert "summary up to " in (await run(*show)).out
 
         shown = await chat("and now?", "/usage", "/forget", "/summary", "/trace", "and now?", "/usage")
-        before, _, after = shown.partition("forgotten; usage and the audit chain keep their numbers\n")
+        before, receipt, after = shown.partition("Usage numbers, feedback and the audit log stay; they hold no text.\n")
         assert "I know of tapes." in before
+        assert "I have forgotten this thread:\n- 14 messages of its history" in before
+        assert receipt
         assert after.startswith("there is no summary")
         assert "no run yet" in after
         assert "noted" in after

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from adapters.chat import ChatAdapter
+from adapters.slack.permalink import parse_permalink
 from agent_core.agent import Agent
 from agent_core.context import Clock, Limits, NoRedactor, Redactor, SystemClock
 from agent_core.llm.cache import AnswerCache
@@ -22,12 +23,16 @@ from agent_core.tools.approval import Approver
 from agent_core.tools.executor import ToolExecutor
 from agent_core.tools.registry import ToolRegistry
 from bot.access import Access, AccessAuthorizer, AccessPolicy
+from bot.audit import AuditLog
 from bot.commands import CommandRunner
 from bot.dispatcher import Dispatcher
+from bot.feedback import FEEDBACK, FeedbackBox
+from bot.forget import ThreadMemory, build_memory_commands
 from bot.inbox import Inbox
 from bot.sender import Sender
 from bot.session import Session
 from bot.storage.base import Store
+from bot.usage import build_usage_command
 from bot.words import ThreadWords
 from tests.unit.bot.recording import MemoryChat
 from tests.unit.engine.running import WordCounter
@@ -51,6 +56,7 @@ class Desk:
         adapters: Mapping[str, ChatAdapter] | None = None,
         approver: Approver | None = None,
         cache: AnswerCache | None = None,
+        command_prefix: str = "",
     ) -> None:
         self.store = store
         self.chat = chat or MemoryChat()
@@ -63,9 +69,8 @@ class Desk:
         async def counter() -> TokenCounter:
             return WordCounter()
 
-        async def forget(thread_key: str) -> None:
-            await store.forget_thread(thread_key)
-
+        memory = ThreadMemory(store, AuditLog(store, clock), cache=cache)
+        self.feedback = FeedbackBox(store, clock)
         self.session = Session(
             store=store,
             adapters=adapters,
@@ -80,12 +85,18 @@ class Desk:
             agent=agent or Agent(name="operations"),
             limits=Limits(run_deadline_s=20),
             prompt=load_prompt("operations", allowed=frozenset({"name", "now"})),
-            commands=CommandRunner(executor),
-            words=ThreadWords(store, counter, Router([provider]).states, clock, forget=forget),
+            commands=CommandRunner(
+                executor,
+                registry=registry,
+                prefix=command_prefix,
+                own=(build_usage_command(store, clock), *build_memory_commands(memory, {"memory": parse_permalink})),
+            ),
+            words=ThreadWords(store, counter, Router([provider]).states, clock, memory=memory),
             access=Access(policy),
             counter=counter,
             clock=clock,
             redactor=redactor,
+            actions={FEEDBACK: self.feedback.take},
             look_s=0.02,
             show_s=0.0,
         )

@@ -1,0 +1,150 @@
+"""What is kept of a thread, in numbers; and forgetting it, with a receipt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Protocol
+
+import structlog
+
+from adapters.chat import Author, ThreadRef
+from bot.access import Caller
+from bot.arguments import BadArguments
+from bot.audit import AuditLog, name_actor
+from bot.commands import FORGET, MEMORY, Invocation, OwnCommand
+from bot.models import count
+from bot.storage.base import Kept, Store
+
+log = structlog.get_logger("hermod.forget")
+
+NOTHING = "I keep nothing of this thread."
+NOTHING_FORGOTTEN = "There was nothing to forget: I keep nothing of this thread."
+STAYS = "Usage numbers, feedback and the audit log stay; they hold no text."
+NO_THREAD = (
+    "this command knows no thread; in the thread, mention me with `{word}`, or give it the link of a message there"
+)
+ELSEWHERE = "that thread is not in this channel; give the command there"
+NO_LINK = "{text} is not the link of a message"
+
+ReadLink = Callable[[str, ThreadRef], ThreadRef | None]
+"""Reads the link of a message as the thread that it is in; None when it is none. The second is where it was given."""
+
+
+class KeptAnswers(Protocol):
+    """The cache of answers, as far as forgetting needs it (``agent_core.llm.cache.AnswerCache``)."""
+
+    async def count(self, origin: str) -> int:
+        """Return how many answers are kept from a thread."""
+        ...
+
+    async def forget(self, origin: str) -> int:
+        """Drop them, and return how many those were."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What was kept of a thread: in the store, and ``answers`` in the cache."""
+
+    kept: Kept
+    answers: int
+
+    @property
+    def parts(self) -> list[str]:
+        """What it is, in words; empty when it is nothing."""
+        k = self.kept
+        named = (
+            (k.messages, f"{count(k.messages, 'message')} of its history ({k.tokens:,} tokens)"),
+            (k.summary, "the summary of the older ones"),
+            (k.outputs, count(k.outputs, "whole tool result")),
+            (k.traces, f"{count(k.traces, 'trace')} of runs"),
+            (k.steps, f"{count(k.steps, 'step')} of runs"),
+            (k.texts, f"{count(k.texts, 'text')} of questions and answers"),
+            (self.answers, f"{count(self.answers, 'answer')} in the cache"),
+        )
+        return [text for number, text in named if number]
+
+
+class ThreadMemory:
+    """Shows and forgets what is kept of threads.
+
+    Args:
+        store: where it is kept.
+        audit: who had what forgotten, without content.
+        cache: kept answers; None where there are none.
+    """
+
+    def __init__(self, store: Store, audit: AuditLog, *, cache: KeptAnswers | None = None) -> None:
+        self._store = store
+        self._audit = audit
+        self._cache = cache
+
+    async def count(self, thread_key: str) -> Receipt:
+        """Count what is kept of a thread."""
+        answers = 0 if self._cache is None else await self._cache.count(thread_key)
+        return Receipt(kept=await self._store.count_kept(thread_key), answers=answers)
+
+    async def show(self, thread_key: str) -> str:
+        """Say in Markdown what is kept of a thread, with the text of its summary."""
+        found = await self.count(thread_key)
+        if not found.parts:
+            return NOTHING
+        row = await self._store.load_summary(thread_key)
+        lines = ["I keep of this thread:", *(f"- {part}" for part in found.parts)]
+        if row is not None and row.text:
+            lines += ["", f"The summary stands for the first {count(row.through_seq, 'message')}:", "", row.text]
+        return "\n".join([*lines, "", "`forget` drops all of it."])
+
+    async def forget(self, thread: ThreadRef, author: Author) -> str:
+        """Drop what is kept of a thread, and say in Markdown what that was.
+
+        Raises:
+            StoreError: the storage did not take the line of the audit chain, or did not forget.
+        """
+        found = await self.count(thread.key)
+        if not found.parts:
+            return NOTHING_FORGOTTEN
+        await self._audit.record(
+            "thread.forgotten",
+            actor=name_actor(Caller.of(thread, author)),
+            thread_key=thread.key,
+            detail={**asdict(found.kept), "answers": found.answers},
+        )
+        kept = await self._store.forget_thread(thread.key)
+        answers = 0 if self._cache is None else await self._cache.forget(thread.key)
+        log.info("thread_forgotten", thread=thread.key, messages=kept.messages)
+        parts = Receipt(kept=kept, answers=answers).parts
+        return "\n".join(["I have forgotten this thread:", *(f"- {part}" for part in parts), "", STAYS])
+
+
+def build_memory_commands(memory: ThreadMemory, links: Mapping[str, ReadLink]) -> tuple[OwnCommand, OwnCommand]:
+    """Build the commands ``memory [LINK]`` and ``forget [LINK]``.
+
+    Args:
+        memory: answers them.
+        links: by platform, reads the link of a message; without a link they are about the thread that they stand in.
+    """
+
+    async def show(asked: Invocation) -> str:
+        return await memory.show((await _find_thread(memory, links, asked, MEMORY.name)).key)
+
+    async def forget(asked: Invocation) -> str:
+        return await memory.forget(await _find_thread(memory, links, asked, FORGET.name), asked.author)
+
+    return OwnCommand(info=MEMORY, run=show), OwnCommand(info=FORGET, run=forget)
+
+
+async def _find_thread(memory: ThreadMemory, links: Mapping[str, ReadLink], asked: Invocation, word: str) -> ThreadRef:
+    """Return the thread that is meant: the linked one, in the same channel only; else the one at hand."""
+    if asked.text:
+        read = links.get(asked.thread.platform)
+        linked = None if read is None else read(asked.text, asked.thread)
+        if linked is None:
+            raise BadArguments(NO_LINK.format(text=repr(asked.text[:60])))
+        if (linked.workspace, linked.channel) != (asked.thread.workspace, asked.thread.channel):
+            raise BadArguments(ELSEWHERE)
+        return linked
+    if asked.slash and not (await memory.count(asked.thread.key)).parts:
+        raise BadArguments(NO_THREAD.format(word=word))
+    return asked.thread
