@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import html
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import Any
 from bot.app import App, open_app
 from bot.cli.serve import build_adapters, serve
 from bot.settings import load_settings
+from bot.storage.base import OutboxState
 from tests.servers.openai import OpenAIServer
 from tests.servers.slack import SlackServer
 
@@ -42,22 +44,31 @@ class Office:
     slack: SlackServer
     model: OpenAIServer
     app: App
-    roots: list[str] = field(default_factory=list)
+    threads: set[str] = field(default_factory=set)
 
-    async def ask(self, text: str, *, thread_ts: str | None = None, timeout_s: float = 20.0, **more: Any) -> str:
+    async def ask(self, text: str, *, thread_ts: str | None = None, timeout_s: float = 30.0, **more: Any) -> str:
         """Mention Hermod and wait until it has answered and rests; returns the thread's root."""
         channel = str(more.get("channel", "C1OPS"))
         before = len(self.slack.bot_messages(channel))
         ts = await self.slack.mention(text, thread_ts=thread_ts, **more)
+        self.threads.add(f"slack:{self.slack.team_id}/{channel}/{thread_ts or ts}")
         await self.slack.wait_until(lambda: len(self.slack.bot_messages(channel)) > before, timeout_s)
-        await self.rest()
+        await self.rest(timeout_s)
         return thread_ts or ts
 
-    async def rest(self, timeout_s: float = 20.0) -> None:
-        """Wait until no work is under way: every run has ended, and every reply is delivered or given up."""
+    async def rest(self, timeout_s: float = 30.0) -> None:
+        """Wait until no work is under way: every run has ended, and every reply is delivered or given up.
+
+        That is looked at again and again: properties tell, nothing calls.
+        """
         async with asyncio.timeout(timeout_s):
-            while self.app.dispatcher.active or self.live_streams:  # noqa: ASYNC110 - properties tell, nothing calls
+            while self.app.dispatcher.active or self.live_streams or await self._owes():  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.01)
+
+    async def _owes(self) -> bool:
+        """Whether a reply of a thread that was asked in still waits."""
+        rows = [row for key in self.threads for row in await self.app.store.load_outbox(key)]
+        return any(row.state in (OutboxState.PENDING, OutboxState.SENDING) for row in rows)
 
     @property
     def live_streams(self) -> list[str]:
@@ -111,6 +122,16 @@ def shown(message: Wire) -> str:
     return html.unescape(str(message.get("text", "")))
 
 
+def links(message: Wire) -> list[tuple[str, str]]:
+    """The addresses of a message that can be followed, each with its words: of its blocks, or of its text."""
+    if message.get("blocks"):
+        return [(part["url"], str(part.get("text") or part["url"])) for part in elements(message, "link")]
+    text = str(message.get("text", ""))
+    marked = [(url, label or url) for url, label in re.findall(r"<(https?://[^|>]+)(?:\|([^>]*))?>", text)]
+    written = [(url, label) for label, url in re.findall(r"\[([^\]]*)\]\((https?://[^)\s]+)\)", text)]
+    return [(html.unescape(url), html.unescape(label)) for url, label in marked + written]
+
+
 def elements(message: Wire, kind: str = "") -> list[Wire]:
     """All elements of a message's blocks at any depth, or those of one type."""
     return [part for part in _parts(message.get("blocks") or []) if not kind or part.get("type") == kind]
@@ -136,9 +157,8 @@ def _block_texts(blocks: list[Wire]) -> Iterator[str]:
                     yield " | ".join("".join(_spans(cell)) for cell in row)
             case "markdown":
                 yield str(block["text"])
-            case _:
-                text = block.get("text")
-                yield str(text.get("text", "") if isinstance(text, dict) else "")
+            case "section" | "header":
+                yield html.unescape(str(block["text"]["text"]))
 
 
 def _spans(part: Wire) -> Iterator[str]:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.acceptance.process import HermodProcess
 from tests.bugs.slack.failing_tools import DSN
-from tests.bugs.slack.office import Office, elements, open_office, shown
+from tests.bugs.slack.office import Office, elements, links, open_office, shown
 from tests.servers.openai import Call, OpenAIServer, Reply, Request
 from tests.servers.slack import SlackServer
 
@@ -195,4 +195,4 @@ async def test_b097_a_link_that_a_page_smuggled_in_is_not_fetched_and_carries_no
     assert DSN not in str(tooled.model.requests[-1].messages)
     assert "p4ss-w0rd" not in str(message)
     assert elements(message, "image") == []
-    assert all("p4ss" not in link["url"] for link in elements(message, "link"))
+    assert all("p4ss" not in url for url, _ in links(message))
