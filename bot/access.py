@@ -120,6 +120,12 @@ def build_policy(access: AccessSettings, targets: Iterable[str]) -> AccessPolicy
     )
 
 
+def may_install(policy: AccessPolicy, platform: str, workspace: str) -> bool:
+    """Tell whether a workspace may have Hermod at all: without ``workspaces`` every one that can install it."""
+    anybody = Caller(platform=platform, workspace=workspace, channel="", user_id="")
+    return not policy.workspaces or _matches(policy.workspaces, anybody, workspace)
+
+
 def decide(policy: AccessPolicy, caller: Caller, *, action: AccessAction) -> Decision:
     """Decide whether ``caller`` may do ``action``. Who may not speak may not do anything else either."""
     if caller.local:

@@ -17,6 +17,7 @@ from agent_core.llm.router import ProviderState
 from agent_core.llm.types import ModelMessage, ModelRequest, Usage
 from agent_core.workers import build_workers
 from bot.app import build_targets, build_tools, open_storage
+from bot.installations import InstallationReport, TokenSeal, report_installations
 from bot.models import (
     build_cache,
     build_embedder,
@@ -79,6 +80,13 @@ async def examine(
     # all at once: one that hangs takes its whole time, and the others need not wait for it
     for finding in await asyncio.gather(*(_examine_target(settings, name) for name in settings.targets)):
         yield finding
+    async for finding in _examine_platforms(adapters):
+        yield finding
+    for finding in await _examine_installations(settings):
+        yield finding
+
+
+async def _examine_platforms(adapters: Mapping[str, ChatAdapter]) -> AsyncIterator[Finding]:
     if not adapters:
         yield Finding(
             part="platforms", state="warning", text="no chat platform is configured", fix="add [slack] to hermod.toml"
@@ -102,6 +110,51 @@ async def _examine_storage(settings: Settings) -> Finding:
     except StoreError as e:
         return Finding(part="storage", state="error", text=str(e), fix="see storage.url in docs/settings.md")
     return Finding(part="storage", state="ok", text=f"{counts.threads} threads, {counts.inbox_open} messages waiting")
+
+
+async def _examine_installations(settings: Settings) -> list[Finding]:
+    """Tell how every workspace stands that installed Hermod."""
+    slack = settings.slack
+    if slack is None or slack.client_id is None:
+        return []
+    from adapters.slack.app import BOT_SCOPES
+    from adapters.slack.install import fetch_scopes
+
+    url = f"{(slack.public_url or '').rstrip('/')}/slack/install"
+    try:
+        async with open_storage(settings) as store:
+            reports = await report_installations(
+                store,
+                TokenSeal(settings.security.keys),
+                scopes=BOT_SCOPES,
+                fetch=lambda token: fetch_scopes(slack.api_url, token),
+            )
+    except StoreError as e:
+        return [Finding(part="slack workspaces", state="error", text=str(e), fix="see storage.url in docs/settings.md")]
+    found = [_judge_installation(report, url) for report in reports]
+    if not settings.access.workspaces:
+        text = "every workspace that can install the app may use it, and the databases behind it"
+        found.append(
+            Finding(part="slack workspaces", state="warning", text=text, fix="list those that may in access.workspaces")
+        )
+    return found or [Finding(part="slack workspaces", state="ok", text=f"none yet; one is installed at {url}")]
+
+
+def _judge_installation(report: InstallationReport, url: str) -> Finding:
+    part = f"slack {report.workspace} ({report.name})"
+    by = f" by {report.installer}" if report.installer else ""
+    text = f"installed {report.installed_at:%Y-%m-%d %H:%M} UTC{by}"
+    if report.removed:
+        return Finding(part=part, state="ok", text=f"{text}; over: {report.removed}")
+    if report.problem:
+        what, _, fix = report.problem.partition("; ")
+        return Finding(
+            part=part, state="error", text=f"{text}; {what}", fix=fix or f"let it install Hermod again: {url}"
+        )
+    if report.missing:
+        text = f"{text}; scopes missing: {', '.join(report.missing)}"
+        return Finding(part=part, state="warning", text=text, fix=f"let it install Hermod again: {url}")
+    return Finding(part=part, state="ok", text=text)
 
 
 async def _examine_agents(settings: Settings) -> Finding:

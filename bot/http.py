@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
 from aiohttp import web
 
@@ -39,8 +40,17 @@ def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
+@runtime_checkable
+class HasRoutes(Protocol):
+    """An adapter that people's browsers or its platform call."""
+
+    def build_routes(self) -> Sequence[web.RouteDef]:
+        """Build its routes."""
+        ...
+
+
 class HttpServer:
-    """Serves ``/healthz``, ``/readyz``, ``/metrics`` and ``/providers``.
+    """Serves ``/healthz``, ``/readyz``, ``/metrics`` and ``/providers``, and what adapters have to serve.
 
     Args:
         host, port: where to listen; port 0 takes a free one.
@@ -82,6 +92,9 @@ class HttpServer:
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._serve_metrics)
         app.router.add_get("/providers", self._serve_providers)
+        for adapter in self._adapters.values():
+            if isinstance(adapter, HasRoutes):
+                app.add_routes(adapter.build_routes())
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await self._runner.setup()
         await web.TCPSite(self._runner, self._host, self.port).start()

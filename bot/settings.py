@@ -73,7 +73,7 @@ class Settings(SettingsTree):
         These are the secret keys of the tree, passwords inside URLs (as written and decoded), and the values
         of environment variables whose names end in KEY, TOKEN, SECRET or PASSWORD. Longest first.
         """
-        found = {*self._ambient_secrets, *_collect_secrets(self)}
+        found = {*self._ambient_secrets, *_collect_secrets(self), *self.security.keys}
         return tuple(sorted(found, key=lambda value: (-len(value), value)))
 
     def effective_models(self, environ: Mapping[str, str]) -> tuple[ModelSettings, ...]:

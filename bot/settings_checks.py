@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import parse_qsl, urlsplit
 
 from bot.settings_sources import KeyPath, Mistake
-from bot.settings_tree import ModelSettings, SettingsTree, TargetSettings
+from bot.settings_tree import ModelSettings, SettingsTree, SlackSettings, TargetSettings
 
 Installed = Callable[[str], bool]
 """Tells whether an import name is installed."""
@@ -19,6 +19,7 @@ Installed = Callable[[str], bool]
 BUILT_IN_WORKERS = frozenset({"sql_optimizer", "report_generator", "researcher", "analyst"})
 """Names of ``agent_core/workers.toml``; written out because settings know nothing that runs."""
 
+_KEY_MIN = 16
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _SCHEMES = ("postgresql", "mysql", "sqlite", "slowlog")
@@ -150,16 +151,63 @@ def _check_slack(tree: SettingsTree, installed: Installed) -> Iterator[Mistake]:
         return
     if not installed("slack_bolt"):
         yield _missing_extra(("slack",), "slack")
-    if slack.mode == "http":
-        yield Mistake(path=("slack", "mode"), text='this release speaks Socket Mode only; set "socket"')
     yield from _check_http_url(("slack", "api_url"), slack.api_url)
+    oauth = slack.client_id is not None
     for name, prefix, other in (("bot_token", "xoxb-", "xapp-"), ("app_token", "xapp-", "xoxb-")):
         token = slack.bot_token if name == "bot_token" else slack.app_token
-        if token is None:
+        needed = slack.mode == "socket" if name == "app_token" else not oauth
+        if token is None and needed:
             yield Mistake(path=("slack", name), text=f"missing; set {name}, {name}_env or {name}_file ({prefix}...)")
-        elif token.get_secret_value().startswith(other):
+        elif token is not None and token.get_secret_value().startswith(other):
             text = f"holds a token that starts with {other}; a {name} starts with {prefix}"
             yield Mistake(path=("slack", name), text=text)
+    if slack.mode == "http" and slack.signing_secret is None:
+        text = 'missing; mode = "http" needs it (api.slack.com/apps, Basic Information)'
+        yield Mistake(path=("slack", "signing_secret"), text=text)
+    yield from _check_installing(tree, slack, installed)
+
+
+def _check_installing(tree: SettingsTree, slack: SlackSettings, installed: Installed) -> Iterator[Mistake]:
+    """Check what installation in many workspaces needs, and that nothing of it stands alone."""
+    if slack.client_id is None:
+        for name in ("client_secret", "public_url"):
+            if getattr(slack, name) is not None:
+                text = f"missing; {name} has no effect without it: set it, or remove {name}"
+                yield Mistake(path=("slack", "client_id"), text=text)
+    else:
+        if slack.client_secret is None:
+            text = "missing; client_id needs it (api.slack.com/apps, Basic Information)"
+            yield Mistake(path=("slack", "client_secret"), text=text)
+        if slack.public_url is None:
+            text = "missing; client_id needs it: where browsers reach Hermod, such as https://hermod.example.com"
+            yield Mistake(path=("slack", "public_url"), text=text)
+        if not tree.security.keys:
+            text = "missing; tokens of workspaces are kept encrypted: set it to what `openssl rand -hex 32` prints"
+            yield Mistake(path=("security", "key"), text=text)
+        if not installed("cryptography"):
+            yield _missing_extra(("slack", "client_id"), "slack")
+    if slack.public_url is not None:
+        yield from _check_public_url(("slack", "public_url"), slack.public_url)
+    if any(len(key) < _KEY_MIN for key in tree.security.keys):
+        text = f"every key needs at least {_KEY_MIN} random characters; take what `openssl rand -hex 32` prints"
+        yield Mistake(path=("security", "key"), text=text)
+    if len(set(tree.security.keys)) < len(tree.security.keys):
+        yield Mistake(path=("security", "key"), text="holds the same key twice; remove one")
+
+
+def _check_public_url(path: KeyPath, url: str) -> Iterator[Mistake]:
+    try:
+        parts = urlsplit(url)
+        local = parts.hostname in ("localhost", "127.0.0.1", "::1")
+        more = parts.query or parts.fragment or parts.username is not None
+    except ValueError:
+        local, more = False, "yes"
+    if not url.startswith("https://") and not (local and url.startswith("http://")):
+        yield Mistake(
+            path=path, text="must start with https://, since tokens pass there (http:// on this machine only)"
+        )
+    elif more or not _has_host(url) or any(c.isspace() or c in '"<>' for c in url):
+        yield Mistake(path=path, text="must be an address and perhaps a path, such as https://hermod.example.com")
 
 
 def _missing_extra(path: KeyPath, extra: str) -> Mistake:

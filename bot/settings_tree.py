@@ -144,20 +144,26 @@ class SlackSettings(Section):
     app_token_env: str | None = Field(default=None, description=_env_of("app_token"))
     app_token_file: str | None = Field(default=None, description=_file_of("app_token"))
     signing_secret: SecretStr | None = Field(
-        default=None, description="Signing secret of HTTP events.", json_schema_extra=LATER
+        default=None, description='Signing secret of HTTP events; needed with `mode = "http"`.'
     )
     signing_secret_env: str | None = Field(default=None, description=_env_of("signing_secret"))
     signing_secret_file: str | None = Field(default=None, description=_file_of("signing_secret"))
     client_id: str | None = Field(
-        default=None, description="For installation in many workspaces.", json_schema_extra=LATER
+        default=None,
+        description="Lets many workspaces install Hermod (docs/slack.md); it needs `client_secret`, `public_url` and "
+        "`security.key`, and no `bot_token`.",
     )
-    client_secret: SecretStr | None = Field(
-        default=None, description="For installation in many workspaces.", json_schema_extra=LATER
-    )
+    client_secret: SecretStr | None = Field(default=None, description="Client secret of the app, for `client_id`.")
     client_secret_env: str | None = Field(default=None, description=_env_of("client_secret"))
     client_secret_file: str | None = Field(default=None, description=_file_of("client_secret"))
+    public_url: str | None = Field(
+        default=None,
+        description="Where browsers reach the HTTP port, such as `https://hermod.example.com`; with `client_id` "
+        "`/slack/install` below it begins an installation.",
+    )
     mode: Literal["socket", "http"] = Field(
-        default="socket", description="How events arrive; this release has `socket` only."
+        default="socket",
+        description="How events arrive: Hermod asks for them, or Slack sends them to `/slack/events` of the HTTP port.",
     )
     api_url: str = Field(default="https://slack.com/api/", description="Base of the Web API, ending in `/`.")
     command_prefix: str = Field(
@@ -335,9 +341,19 @@ class RetentionSettings(Section):
 class SecuritySettings(Section):
     """Keys of Hermod itself."""
 
-    key: SecretStr | None = Field(default=None, description="Signs the audit chain and encrypts stored tokens.")
+    key: SecretStr | None = Field(
+        default=None,
+        description="Encrypts the tokens of workspaces that install Hermod: at least 16 random characters. To change "
+        "it, put the new one before the old one, with a comma between.",
+    )
     key_env: str | None = Field(default=None, description=_env_of("key"))
     key_file: str | None = Field(default=None, description=_file_of("key"))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys, the newest first; none when there is none."""
+        text = "" if self.key is None else self.key.get_secret_value()
+        return tuple(key.strip() for key in text.split(",") if key.strip())
 
 
 class ToolSettings(Section):
@@ -380,7 +396,5 @@ class SettingsTree(Section):
     retention: RetentionSettings = Field(
         default_factory=RetentionSettings, description="How long rows are kept.", json_schema_extra=LATER
     )
-    security: SecuritySettings = Field(
-        default_factory=SecuritySettings, description="Keys of Hermod itself.", json_schema_extra=LATER
-    )
+    security: SecuritySettings = Field(default_factory=SecuritySettings, description="Keys of Hermod itself.")
     tools: ToolSettings = Field(default_factory=ToolSettings, description="Tools of your own.")

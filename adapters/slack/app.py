@@ -44,7 +44,8 @@ from adapters.slack.outbound import SlackOutbound
 from adapters.slack.parse import PLATFORM
 from adapters.slack.shared import SharedOutbound
 from adapters.slack.sockets import SlackSockets
-from adapters.slack.workspaces import ManyWorkspaces, OneWorkspace, Wiring, Workspace, Workspaces
+from adapters.slack.workspace import Wiring, Workspace
+from adapters.slack.workspaces import ManyWorkspaces, OneWorkspace, Workspaces
 
 log = structlog.get_logger("hermod.slack")
 

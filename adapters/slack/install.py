@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import html
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ STATE_S = 600.0
 
 PATIENCE_S = 5.0
 _LONGEST_STATE = 300
+_TOKEN = re.compile(r"(?:xoxe\.)?xoxb-[A-Za-z0-9-]{8,400}")  # the shape by which it is kept out of logs
 
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -265,6 +267,20 @@ class SlackInstaller:
         return web.Response(status=status, text=body, content_type="text/html", charset="utf-8", headers=_HEADERS)
 
 
+async def fetch_scopes(api_url: str, bot_token: str) -> frozenset[str] | None:
+    """Ask Slack what a token may do; None when it does not tell.
+
+    Raises:
+        AdapterNotConfigured: Slack refuses the token.
+        SlackUnreachable: try again later.
+    """
+    client = SlackClient(bot_token=bot_token, app_token="", api_url=api_url)
+    try:
+        return (await client.identify()).scopes
+    finally:
+        await client.close()
+
+
 def authorize_url(api_url: str) -> str:
     """Return the page of consent that belongs to a Web API: the same host, ``/oauth/v2/authorize``."""
     parts = urlsplit(api_url)
@@ -273,8 +289,7 @@ def authorize_url(api_url: str) -> str:
 
 def find_problem(granted: Wire) -> str:
     """Say what is wrong with an answer of oauth.v2.access, without the token; empty when it can be used."""
-    token = text_of(granted, "access_token")
-    if text_of(granted, "token_type") != "bot" or not token.startswith(("xoxb-", "xoxe.xoxb-")):
+    if text_of(granted, "token_type") != "bot" or not _TOKEN.fullmatch(text_of(granted, "access_token")):
         return "it is no bot token; the app needs bot scopes"
     if granted.get("refresh_token") or granted.get("expires_in"):
         return (

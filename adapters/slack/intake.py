@@ -40,7 +40,8 @@ from adapters.slack.parse import (
 )
 from adapters.slack.shared import mark_address
 from adapters.slack.wire import Wire, part_of, text_of
-from adapters.slack.workspaces import Desk, Workspaces
+from adapters.slack.workspace import Recipient
+from adapters.slack.workspaces import Workspaces
 
 log = structlog.get_logger("hermod.slack")
 
@@ -56,7 +57,7 @@ UNKNOWN_COMMAND = "I do not know `{command}`. Mention me in a channel and ask in
 
 _ANY = re.compile("")
 _BEGUN = "hermod_begun"
-_DESK = "hermod_desk"
+_RECIPIENT = "hermod_recipient"
 _DELIVERY = "hermod_delivery_id"
 _ACCEPT = "hermod_accept"
 
@@ -161,21 +162,19 @@ class SlackIntake:
                 self._idle.set()
 
     async def _dispatch(self, bolt: AsyncApp, payload: Wire, context: dict[str, object]) -> Answer:
-        try:
-            desk = await self._workspaces.find_desk(payload)
-        except NotInstalled as error:
-            log.warning("slack_delivery_ignored", reason=str(error))
-            return TAKEN
-        except AdapterError as error:
-            log.error("slack_delivery_left", reason=str(error))
-            return NOT_TAKEN
         async with AsyncExitStack() as stack:
             place = parse_place(payload)
             if place is not None:
                 await stack.enter_async_context(self._order.turn(*place))
             try:
-                context[_DESK] = desk
+                context[_RECIPIENT] = await self._workspaces.find_recipient(payload)
                 request = AsyncBoltRequest(mode="socket_mode", body=dict(payload), context=context)
+            except NotInstalled as error:
+                log.warning("slack_delivery_ignored", reason=str(error))
+                return TAKEN
+            except AdapterError as error:
+                log.error("slack_delivery_left", reason=str(error))
+                return NOT_TAKEN
             except _SHAPE_ERRORS as error:
                 log.warning("slack_delivery_not_understood", reason=type(error).__name__)
                 return TAKEN
@@ -196,7 +195,7 @@ class SlackIntake:
         """Register one listener for each kind of delivery, with the authorisation already at hand."""
 
         async def authorize(context: AsyncBoltContext) -> AuthorizeResult:
-            identity = _desk_of(context).identity
+            identity = _recipient_of(context).identity
             return AuthorizeResult(
                 enterprise_id=identity.enterprise or None,
                 team_id=identity.team,
@@ -222,41 +221,41 @@ class SlackIntake:
         return bolt
 
     async def _on_event(self, body: dict[str, Any], context: AsyncBoltContext) -> None:
-        accept, desk = self._begin(context)
-        identity = desk.identity
+        accept, recipient = self._begin(context)
+        identity = recipient.identity
         parsed = parse_event(body, identity, bots=self._bots)
         match parsed:
             case RawMessage():
                 concerns_us = parsed.mentioned or parsed.direct or parsed.thread.thread != parsed.id
                 others = [person for person in parsed.people if person != identity.bot_user]
-                people = await desk.people.find(others) if concerns_us else {}
+                people = await recipient.people.find(others) if concerns_us else {}
                 message = build_message(parsed, people, identity)
-                if desk.workspace:
-                    files = tuple(mark_address(file, desk.workspace) for file in message.files)
+                if recipient.workspace:
+                    files = tuple(mark_address(file, recipient.workspace) for file in message.files)
                     message = replace(message, files=files)
                 await accept(message)
             case RawStop():
-                await accept(build_stop(parsed, await desk.people.find([parsed.user])))
+                await accept(build_stop(parsed, await recipient.people.find([parsed.user])))
             case Deleted():
                 await accept(parsed)
             case RawOpened():
-                await self._show(parsed, desk)
+                await self._show(parsed, recipient)
             case Removed():
                 log.warning("slack_removal_told", workspace=parsed.workspace)
                 await self._workspaces.end(body, text_of(part_of(body, "event"), "type"))
                 await self._on_removed(parsed)
 
-    async def _show(self, raw: RawOpened, desk: Desk) -> None:
+    async def _show(self, raw: RawOpened, recipient: Recipient) -> None:
         try:
             async with asyncio.timeout(OPENED_S):
-                await self._on_opened(build_opened(raw, await desk.people.find([raw.user])))
+                await self._on_opened(build_opened(raw, await recipient.people.find([raw.user])))
         except TimeoutError:
             log.info("slack_page_took_too_long", tab=raw.tab)
 
     async def _on_command(self, body: dict[str, Any], ack: AsyncAck, context: AsyncBoltContext) -> None:
-        accept, desk = self._begin(context)
-        author = await _find_author(desk, text_of(body, "user_id"))
-        command = parse_command(body, author, desk.identity, self._now(), delivery_id=_delivery_of(context))
+        accept, recipient = self._begin(context)
+        author = await _find_author(recipient, text_of(body, "user_id"))
+        command = parse_command(body, author, recipient.identity, self._now(), delivery_id=_delivery_of(context))
         if command is not None and await accept(command):
             await ack()
         else:
@@ -264,32 +263,32 @@ class SlackIntake:
             await ack(text=UNKNOWN_COMMAND.format(command=name), response_type="ephemeral")
 
     async def _on_action(self, body: dict[str, Any], ack: AsyncAck, context: AsyncBoltContext) -> None:
-        accept, desk = self._begin(context)
+        accept, recipient = self._begin(context)
         user = part_of(body, "user")
-        author = await _find_author(desk, text_of(user, "id"), team=text_of(user, "team_id"))
-        for action in parse_actions(body, author, desk.identity, self._now(), delivery_id=_delivery_of(context)):
+        author = await _find_author(recipient, text_of(user, "id"), team=text_of(user, "team_id"))
+        for action in parse_actions(body, author, recipient.identity, self._now(), delivery_id=_delivery_of(context)):
             await accept(action)
         await ack()
 
-    def _begin(self, context: AsyncBoltContext) -> tuple[Accept, Desk]:
+    def _begin(self, context: AsyncBoltContext) -> tuple[Accept, Recipient]:
         context[_BEGUN] = True
         accept: Accept | None = context.get(_ACCEPT)
         if accept is None:
             raise AdapterError("slack: a delivery lost what it is for on its way through Bolt")
-        return accept, _desk_of(context)
+        return accept, _recipient_of(context)
 
 
-async def _find_author(desk: Desk, user: str, *, team: str = "") -> Author:
-    people = await desk.people.find([user] if user else [])
-    external = team not in ("", desk.identity.team, desk.identity.enterprise)
+async def _find_author(recipient: Recipient, user: str, *, team: str = "") -> Author:
+    people = await recipient.people.find([user] if user else [])
+    external = team not in ("", recipient.identity.team, recipient.identity.enterprise)
     return build_author(user, people.get(user), external=external)
 
 
-def _desk_of(context: AsyncBoltContext) -> Desk:
-    desk = context.get(_DESK)
-    if not isinstance(desk, Desk):
+def _recipient_of(context: AsyncBoltContext) -> Recipient:
+    recipient = context.get(_RECIPIENT)
+    if not isinstance(recipient, Recipient):
         raise AdapterError("slack: a delivery lost what it is for on its way through Bolt")
-    return desk
+    return recipient
 
 
 def _delivery_of(context: AsyncBoltContext) -> str:

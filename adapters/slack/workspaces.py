@@ -1,32 +1,30 @@
 """The workspaces that one app serves: one by a configured token, or as many as installed it.
 
-A ``Workspace`` has all that is a workspace's own: its token with the calls that are made with it and their rates, its
-people, and what goes out to it. Which one an event or a reply belongs to is decided here and nowhere else.
+Which one an event or a reply belongs to is decided here and nowhere else.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 import structlog
 
 from adapters.chat import AdapterError, AdapterNotConfigured
-from adapters.slack.client import Renew, SlackClient
-from adapters.slack.directory import Directory
-from adapters.slack.drafts import DraftMode
 from adapters.slack.installation import Installation, Installations, NewInstallation, NotInstalled
-from adapters.slack.outbound import SlackOutbound
-from adapters.slack.parse import Identity, Person
+from adapters.slack.parse import Identity
 from adapters.slack.wire import Wire, number_of, part_of, parts_of, text_of
+from adapters.slack.workspace import Recipient, Wiring, Workspace
 
 log = structlog.get_logger("hermod.slack")
 
 MOST_WORKSPACES = 500
 """Workspaces that are held ready; a further one takes the place of the one that was used longest ago."""
+
+FRESH_S = 300.0
+"""How long a workspace is taken as it was read; another process may have installed it anew, or forgotten it."""
 
 RETIRED_S = 600.0
 """How long a workspace whose place was taken, or that was installed anew, may go on with what it was doing."""
@@ -36,95 +34,6 @@ GONE = frozenset({"token_revoked", "account_inactive"})
 
 EVENT_SLACK = timedelta(seconds=1)
 """Slack tells the time of an event in whole seconds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wiring:
-    """What all workspaces of an adapter have in common; see ``SlackAdapter``."""
-
-    api_url: str
-    call_timeout_s: float
-    people_wait_s: float
-    people_ttl_s: float
-    post_patience_s: float
-    drafts: DraftMode
-    file_hosts: Collection[str]
-    monotonic: Callable[[], float]
-    sleep: Callable[[float], Awaitable[None]]
-
-    def build_client(self, bot_token: str, *, app_token: str = "", renew: Renew | None = None) -> SlackClient:
-        """Build a client that acts with these tokens."""
-        return SlackClient(
-            bot_token=bot_token,
-            app_token=app_token,
-            api_url=self.api_url,
-            timeout_s=self.call_timeout_s,
-            renew=renew,
-            monotonic=self.monotonic,
-            sleep=self.sleep,
-        )
-
-
-class Workspace:
-    """One workspace.
-
-    Args:
-        client: acts with its token.
-        wiring: see there.
-        identity: who we are there, if that is known; else Slack is asked once.
-        revision: of the installation.
-    """
-
-    def __init__(
-        self, client: SlackClient, wiring: Wiring, *, identity: Identity | None = None, revision: int = 0
-    ) -> None:
-        self.client = client
-        self.revision = revision
-        self._identity = identity
-        self.people = Directory(
-            self._fetch_person,
-            monotonic=wiring.monotonic,
-            ttl_s=wiring.people_ttl_s,
-            wait_s=wiring.people_wait_s,
-        )
-        self.outbound = SlackOutbound(
-            client,
-            identify=self.identify,
-            people=self.people.find,
-            patience_s=wiring.post_patience_s,
-            drafts=wiring.drafts,
-            file_hosts=wiring.file_hosts,
-            monotonic=wiring.monotonic,
-            sleep=wiring.sleep,
-        )
-
-    async def identify(self) -> Identity:
-        """Return who we are; asks Slack until it told once. Raises as ``SlackClient.identify``."""
-        self._identity = self._identity or await self.client.identify()
-        return self._identity
-
-    async def close(self) -> None:
-        """Write nothing more and close every connection. Safe to call twice."""
-        await self.outbound.close()
-        await self.people.close()
-        await self.client.close()
-
-    async def _fetch_person(self, user: str) -> Person | None:
-        if self._identity is None:
-            return None
-        return await self.client.fetch_person(user, self._identity)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
-    """What is needed to understand a delivery: for whom it is, and who the people are.
-
-    ``workspace`` marks the files of messages where tokens differ (``mark_address``); empty for no mark.
-    """
-
-    identity: Identity
-    people: Directory
-    workspace: str = ""
 
 
 class Workspaces(Protocol):
@@ -152,7 +61,7 @@ class Workspaces(Protocol):
         """Return a workspace that is held ready."""
         ...
 
-    async def find_desk(self, payload: Wire) -> Desk:
+    async def find_recipient(self, payload: Wire) -> Recipient:
         """Return for whom a delivery is, without asking Slack. Raises as ``find``."""
         ...
 
@@ -183,9 +92,9 @@ class OneWorkspace:
         """Return it."""
         return self._workspace
 
-    async def find_desk(self, payload: Wire) -> Desk:
+    async def find_recipient(self, payload: Wire) -> Recipient:
         """Return who we are."""
-        return Desk(identity=await self._workspace.identify(), people=self._workspace.people)
+        return Recipient(identity=await self._workspace.identify(), people=self._workspace.people)
 
     async def end(self, payload: Wire, reason: str) -> None:
         """Do nothing: every further call says by itself that the token is dead."""
@@ -244,29 +153,40 @@ class ManyWorkspaces:
         known = self._ready.get(workspace)
         if known is not None:
             self._ready.move_to_end(workspace)
-            return known
+            if self._wiring.monotonic() - known.read_at < FRESH_S:
+                return known
         await self._close_retired(RETIRED_S)
-        while True:
-            ends = self._ends
-            installation = await self._installations.find(workspace)
-            if ends == self._ends:  # else it may have ended while it was read
-                break
+        try:
+            installation = await self._read(workspace)
+        except AdapterError as error:
+            if known is None:
+                raise
+            log.warning("slack_installation_not_read", workspace=workspace, reason=str(error))
+            return known
         if installation is None:
+            self._end(workspace, "not installed any more")
             raise NotInstalled(
                 f"slack: Hermod is not installed in the workspace {workspace} (any more); "
                 f"somebody there can install it at {self._install_url}"
             )
         return self._hold(installation)
 
+    async def _read(self, workspace: str) -> Installation | None:
+        while True:
+            ends = self._ends
+            installation = await self._installations.find(workspace)
+            if ends == self._ends:  # else it may have ended while it was read
+                return installation
+
     def peek(self, workspace: str) -> Workspace | None:
         """Return a workspace that is held ready."""
         return self._ready.get(workspace)
 
-    async def find_desk(self, payload: Wire) -> Desk:
+    async def find_recipient(self, payload: Wire) -> Recipient:
         """Return for whom a delivery is."""
         key = workspace_of(payload)
         workspace = await self.find(key)
-        return Desk(identity=await workspace.identify(), people=workspace.people, workspace=key)
+        return Recipient(identity=await workspace.identify(), people=workspace.people, workspace=key)
 
     async def end(self, payload: Wire, reason: str) -> None:
         """Forget the token of the delivery's workspace, unless it was installed anew after what the delivery tells."""
@@ -295,6 +215,7 @@ class ManyWorkspaces:
         key = installation.workspace
         known = self._ready.get(key)
         if known is not None and known.revision >= installation.revision:
+            known.read_at = self._wiring.monotonic()
             return known
         if known is not None:
             known.client.use_token(installation.token)  # what it is doing goes on

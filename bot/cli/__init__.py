@@ -24,9 +24,11 @@ app = typer.Typer(
 )
 tools_app = typer.Typer(help="List the tools, or run one.", no_args_is_help=True)
 sessions_app = typer.Typer(help="Look at the threads that Hermod remembers.", no_args_is_help=True)
+installations_app = typer.Typer(help="Look at the workspaces that installed Hermod.", no_args_is_help=True)
 audit_app = typer.Typer(help="Check the audit chain.", no_args_is_help=True)
 app.add_typer(tools_app, name="tools")
 app.add_typer(sessions_app, name="sessions")
+app.add_typer(installations_app, name="installations")
 app.add_typer(audit_app, name="audit")
 
 Config = Annotated[
@@ -188,6 +190,25 @@ def usage(
     from bot.cli.inspect import run_usage
 
     _finish(run_usage(days, config=config, as_json=as_json))
+
+
+@installations_app.command("list")
+def installations_list(config: Config = None, as_json: Json = False) -> None:
+    """List the workspaces that installed Hermod, the newest first."""
+    from bot.cli.installations import run_installations_list
+
+    _finish(run_installations_list(config=config, as_json=as_json))
+
+
+@installations_app.command("forget")
+def installations_forget(
+    workspaces: Annotated[list[str], typer.Argument(help="Ids of teams or organisations, as `list` prints them.")],
+    config: Config = None,
+) -> None:
+    """Erase the token of workspaces; each can install Hermod again."""
+    from bot.cli.installations import run_installations_forget
+
+    _finish(run_installations_forget(workspaces, config=config))
 
 
 @audit_app.command("verify")

@@ -32,3 +32,102 @@ def test_a_price_needs_both_of_its_numbers() -> None:
 def test_one_same_action_would_end_every_run() -> None:
     with pytest.raises(SettingsError, match="at least 2"):
         load_settings(None, {"HERMOD_LIMITS__MAX_SAME_ACTION": "1"})
+
+
+# -- Slack: over HTTP, and in many workspaces ------------------------------------------------------
+
+KEY = "0123456789abcdef0123456789abcdef"
+MANY = {
+    "HERMOD_SLACK__APP_TOKEN": "xapp-1-app",
+    "HERMOD_SLACK__CLIENT_ID": "111.222",
+    "HERMOD_SLACK__CLIENT_SECRET": "a-client-secret",
+    "HERMOD_SLACK__PUBLIC_URL": "https://hermod.example.com",
+    "HERMOD_SECURITY__KEY": KEY,
+}
+
+
+def problems(variables: dict[str, str], missing: tuple[str, ...] = ()) -> str:
+    with pytest.raises(SettingsError) as caught:
+        load_settings(None, variables, installed=lambda module: module not in missing)
+    return "\n".join(caught.value.problems)
+
+
+def test_many_workspaces_need_no_bot_token_and_nothing_is_marked_as_unused() -> None:
+    settings = load_settings(None, MANY)
+    assert settings.slack is not None
+    assert settings.slack.bot_token is None
+    assert settings.notices == ()
+    with_one = load_settings(None, {**MANY, "HERMOD_SLACK__BOT_TOKEN": "xoxb-1-bot"})
+    assert with_one.slack is not None
+    assert with_one.slack.bot_token is not None
+
+
+@pytest.mark.parametrize(
+    ("left_out", "expected"),
+    [
+        ("HERMOD_SLACK__CLIENT_SECRET", "HERMOD_SLACK__CLIENT_SECRET: missing; client_id needs it"),
+        ("HERMOD_SLACK__PUBLIC_URL", "HERMOD_SLACK__PUBLIC_URL: missing; client_id needs it"),
+        ("HERMOD_SECURITY__KEY", "HERMOD_SECURITY__KEY: missing; tokens of workspaces are kept encrypted"),
+        ("HERMOD_SLACK__CLIENT_ID", "HERMOD_SLACK__CLIENT_ID: missing; client_secret has no effect without it"),
+        ("HERMOD_SLACK__APP_TOKEN", "HERMOD_SLACK__APP_TOKEN: missing; set app_token"),
+    ],
+)
+def test_what_many_workspaces_need_is_named_when_it_is_missing(left_out: str, expected: str) -> None:
+    assert expected in problems({name: value for name, value in MANY.items() if name != left_out})
+
+
+def test_many_workspaces_need_the_library_that_encrypts() -> None:
+    assert "missing extra slack" in problems(MANY, missing=("cryptography",))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://hermod.example.com",
+        "hermod.example.com",
+        "https://",
+        "https://user@hermod.example.com",
+        "https://hermod.example.com/?a=1",
+        "https://hermod.example.com/#x",
+        "ftp://127.0.0.1",
+        "https://a b.example.com",
+        "https://[",
+    ],
+)
+def test_a_public_address_is_one_that_a_browser_may_trust_with_a_code(url: str) -> None:
+    text = problems({**MANY, "HERMOD_SLACK__PUBLIC_URL": url})
+    assert "HERMOD_SLACK__PUBLIC_URL: must " in text
+    assert url not in text.replace("https://hermod.example.com", "")
+
+
+@pytest.mark.parametrize("url", ["https://ops.example.com/hermod/", "http://127.0.0.1:8484", "http://localhost:1"])
+def test_a_public_address_may_have_a_path_and_may_be_this_machine(url: str) -> None:
+    settings = load_settings(None, {**MANY, "HERMOD_SLACK__PUBLIC_URL": url})
+    assert settings.slack is not None
+    assert settings.slack.public_url == url
+
+
+def test_keys_are_read_newest_first_and_each_is_a_secret() -> None:
+    other = KEY[::-1]
+    settings = load_settings(None, {**MANY, "HERMOD_SECURITY__KEY": f" {KEY} , {other},"})
+    assert settings.security.keys == (KEY, other)
+    assert {KEY, other} <= set(settings.secrets())
+    assert load_settings(None, {}).security.keys == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [("short", "at least 16 random characters"), (f"{KEY},short", "at least 16"), (f"{KEY},{KEY}", "same key twice")],
+)
+def test_a_weak_key_is_refused(key: str, expected: str) -> None:
+    text = problems({**MANY, "HERMOD_SECURITY__KEY": key})
+    assert expected in text
+    assert key not in text
+
+
+def test_over_http_the_signing_secret_is_needed_and_the_app_token_is_not() -> None:
+    http = {"HERMOD_SLACK__BOT_TOKEN": "xoxb-1-bot", "HERMOD_SLACK__MODE": "http"}
+    assert "HERMOD_SLACK__SIGNING_SECRET: missing" in problems(http)
+    settings = load_settings(None, {**http, "HERMOD_SLACK__SIGNING_SECRET": "a-signing-secret"})
+    assert settings.slack is not None
+    assert settings.notices == ()
