@@ -11,15 +11,25 @@ from tests.bugs.slack.office import Office, elements, links, shown
 
 
 async def answer(office: Office, text: str, question: str = "show me") -> str:
-    """Let the model say ``text``; returns the thread in which it was said."""
+    """Let the model say ``text``; returns the thread in which it was said.
+
+    Slack's own streams are refused: in them Slack renders the Markdown, and here it is our rendering that is looked at.
+    """
+    office.slack.inject("chat.startStream", error="method_deprecated", times=10**6)
     office.model.on().text(text)
     return await office.ask(question)
 
 
 def lines_of_code(office: Office, root: str) -> list[str]:
-    """The lines of all code blocks of a thread, in order."""
-    blocks = [part for message in office.answers(root) for part in elements(message, "rich_text_preformatted")]
-    return [line for part in blocks for line in "".join(span["text"] for span in part["elements"]).split("\n")]
+    """The lines of all code blocks of a thread, in order, of blocks or of text."""
+    found: list[str] = []
+    for message in office.answers(root):
+        if message.get("blocks"):
+            blocks = elements(message, "rich_text_preformatted")
+            found += ["".join(span["text"] for span in block["elements"]) for block in blocks]
+        else:
+            found += re.findall(r"```\w*\n(.*?)\n```", shown(message), re.S)
+    return [line for code in found for line in code.split("\n")]
 
 
 async def test_b037_a_code_block_over_several_messages_is_a_code_block_in_each(office: Office) -> None:
@@ -27,10 +37,8 @@ async def test_b037_a_code_block_over_several_messages_is_a_code_block_in_each(o
     root = await answer(office, "before\n\n```py\n" + "\n".join(lines) + "\n```\n\nafter")
     assert len(office.answers(root)) >= 2
     assert [line for line in lines_of_code(office, root) if line] == lines
-    assert all("```" not in shown(m) for m in office.answers(root))
-    assert [c.args["text"].count("```") % 2 for c in office.slack.calls_to("chat.postMessage")] == [0] * len(
-        office.answers(root)
-    )
+    assert all(shown(m).count("```") % 2 == 0 for m in office.answers(root))
+    assert all(c.args["text"].count("```") % 2 == 0 for c in office.slack.calls_to("chat.postMessage"))
     assert office.refusals == []
 
 
@@ -46,7 +54,7 @@ async def test_b038_b042_a_message_whose_blocks_slack_refuses_is_posted_in_a_pla
     (message,) = office.answers(root)
     assert elements(message, "rich_text") == []
     assert all(word in shown(message) for word in ("Result", "one", "two"))
-    assert office.refusals == ["chat.postMessage: invalid_blocks"]
+    assert "chat.postMessage: invalid_blocks" in office.refusals
 
 
 async def test_b039_b040_links_and_words_are_whole_in_one_message_each(office: Office) -> None:
