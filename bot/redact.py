@@ -52,15 +52,17 @@ _SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
 
 
 def _encoded_shapes(start: bytes) -> Iterator[tuple[str, re.Pattern[str]]]:
-    """Yield what base64 of a text shows of a credential that begins with ``start``, at each of the three offsets."""
+    """Yield what base64 (at its three offsets) and hexadecimal show of a credential that begins with ``start``."""
     for before in range(3):
         whole = base64.b64encode(b"\0" * before + start).decode("ascii")
         needle = whole[(before * 8 + 5) // 6 : (before + len(start)) * 8 // 6]
         yield needle, re.compile(re.escape(needle) + r"[A-Za-z0-9+/_-]{8,}+={0,2}")
+    for digits in (start.hex(), start.hex().upper()):
+        yield digits, re.compile(digits + r"[0-9A-Fa-f]{16,}+")
 
 
 # The tokens of workspaces that installed Hermod are many, and come and go. They all have one shape, which is found by
-# itself in plain text and, through these, inside base64; no other encoding of a text changes their characters.
+# itself in plain text and, through these, inside base64 and hexadecimal; URLs, JSON and HTML leave them as they are.
 _SHAPES += tuple(_encoded_shapes(b"xoxb-"))
 
 

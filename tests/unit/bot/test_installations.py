@@ -231,10 +231,18 @@ async def test_a_report_tells_missing_scopes_refused_tokens_and_what_is_over(sto
 @pytest.mark.parametrize("token", [TOKEN, "xoxe.xoxb-1-Mi0yLTIyMjIy", "xoxb-t2-0123456789ab"])
 def test_a_kept_token_is_redacted_without_anybody_telling_the_redactor(token: str) -> None:
     redactor = SecretRedactor(())
-    for text in (token, quote(token), json.dumps({"a": token}), f"Bearer {token}", f"?token={token}&x=1"):
+    for text in (
+        token,
+        quote(token),
+        json.dumps({"a": token}),
+        f"Bearer {token}",
+        f"?token={token}&x=1",
+        token.encode().hex(),
+    ):
         clean = redactor.redact(f"before {text} after")
         assert MARK in clean
         assert token[5:] not in clean
+        assert token[5:].encode().hex() not in clean
 
 
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
