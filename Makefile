@@ -41,6 +41,7 @@ bench: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m scripts.write_docs
 	$(BIN)/python -m scripts.write_bug_table
+	$(BIN)/python -m scripts.write_slack_rows
 
 constraints:
 	PYTHON="$(PYTHON)" scripts/make_constraints.sh

@@ -255,9 +255,13 @@ class RetryLater:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
-    """The platform will never take it; ``reason`` says why and what to do, without secrets."""
+    """The platform will never take it; ``reason`` says why and what to do, without secrets.
+
+    ``gone``: nothing at all can be posted in this place any more, so nothing else is tried there.
+    """
 
     reason: str
+    gone: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

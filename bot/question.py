@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from adapters.chat import Author, Message, Said
+from adapters.markdown.bidi import clean_name
 from agent_core.llm.types import ModelMessage
 from agent_core.tools.results import cap_text, mark_untrusted
 
@@ -47,7 +48,7 @@ def _name(author: Author, shared: Collection[str]) -> str:
 
 
 def _build_content(message: Message) -> str:
-    files = "\n".join(f"[attached file: {_NOT_IN_A_NAME.sub(' ', f.name)[:120]}]" for f in message.files)
+    files = "\n".join(f"[attached file: {_NOT_IN_A_NAME.sub(' ', clean_name(f.name))[:120]}]" for f in message.files)
     text = "\n".join(part for part in (_LABEL.sub("(", message.text), files) if part)
     if not message.quoted.strip():
         return text

@@ -163,12 +163,19 @@ class Sender:
                 self._keep(row.run_id or "")
                 await self._put_back(claim, row, reason=reason, after_s=max(after_s, RETRY_FLOOR_S))
                 return False
-            case Rejected(reason=reason):
+            case Rejected(reason=reason, gone=gone):
                 log.error("reply_rejected", thread=row.thread_key, reason=reason)
                 await self._finish(claim, row, OutboxState.FAILED, reason=reason)
-                return True
+                if gone:
+                    await self._fail_rest(claim, reason)
+                return not gone
             case InDoubt():
                 return await self._settle(claim, row, reply, adapter, sent=row.attempts + 1)
+
+    async def _fail_rest(self, claim: Claim, reason: str) -> None:
+        """End what else waits for a place in which nothing can be posted any more."""
+        for row in await self._store.load_due(claim.thread_key, now=self._clock.now()):
+            await self._finish(claim, row, OutboxState.FAILED, reason=reason)
 
     async def _hand_over(self, claim: Claim, row: OutboxItem, reply: Reply, adapter: ChatAdapter) -> Delivery:
         """Make an open draft the reply; where there is none, or it cannot become this reply, post it."""

@@ -16,7 +16,7 @@ from agent_core.agent import Agent
 from agent_core.context import Clock, Limits, Redactor, RunContext, Steering, StepState
 from agent_core.llm.tokens import TokenCounter
 from agent_core.llm.types import ModelMessage
-from agent_core.prompts import PromptTemplate
+from agent_core.prompts import PromptTemplate, describe_tools
 from agent_core.runtime.events import EventSink, RunEvent
 from agent_core.runtime.loop import AgentLoop
 from agent_core.runtime.state import RunState
@@ -341,6 +341,8 @@ class Session:
             ctx = self._build_context(desk, desk.watch.on_event, desk.status.on_event, live.on_event)
             # the time of the first start, so that a resumed run asks exactly what the first attempt asked
             values = {"name": "Hermod", "now": f"{desk.run.started_at:%Y-%m-%d %H:%M} UTC"}
+            if "tools" in self._prompt.placeholders:
+                values["tools"] = describe_tools(self._loop.list_specs(ctx, self._agent.tools))
             agent = replace(self._agent, instructions=self._prompt.fill(**values), template=self._prompt.label)
             work = self._loop.run(agent, ctx, memory.conversation, build_question(messages))
             ended = await run_until_halted(work, desk.watch, self._late)
@@ -436,7 +438,7 @@ def _build_halted(halt: Halt, text: str | None = None) -> Answer:
 
 def _look_at(messages: Sequence[Message]) -> tuple[list[Message], str]:
     """Return the messages that can be asked, and what is to be said about the others."""
-    said = [m for m in messages if m.text.strip()]
+    said = [m for m in messages if m.text.strip() or m.files]
     longest = max((len(m.text) for m in said), default=0)
     if longest > MAX_MESSAGE_CHARS:
         problem = TOO_LONG.format(length=longest, limit=MAX_MESSAGE_CHARS)

@@ -45,6 +45,9 @@ REFUSED = frozenset(
 DEAD_TOKENS = frozenset({"invalid_auth", "account_inactive", "token_revoked", "token_expired"})
 """Codes that mean that this token is of no use; another one of the same workspace may be."""
 
+GONE = DEAD_TOKENS | {"channel_not_found", "is_archived", "not_in_channel"}
+"""Codes that mean that nothing can be posted in this place."""
+
 NO_METHOD = frozenset({"unknown_method", "method_not_supported_for_channel_type", "method_deprecated"})
 """Codes that mean that Slack does not offer the method here."""
 
@@ -120,7 +123,7 @@ def outcome_of(error: BaseException) -> RetryLater | Rejected | InDoubt:
         return RetryLater(after_s=retry_after(error), reason=f"Slack asks to wait ({code or status})")
     if status >= 500 or code in _UNCLEAR:
         return InDoubt(reason=f"Slack failed while it worked on the post ({code or status})")
-    return Rejected(reason=describe(error))
+    return Rejected(reason=describe(error), gone=code in GONE)
 
 
 def retry_after(error: SlackApiError, default_s: float = 1.0) -> float:

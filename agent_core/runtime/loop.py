@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -30,7 +30,7 @@ from agent_core.errors import (
 from agent_core.llm.pricing import PriceList
 from agent_core.llm.provider import Provider
 from agent_core.llm.structured import OutputContract
-from agent_core.llm.types import Finish, ModelMessage, ModelRequest, ModelResponse, ToolCall
+from agent_core.llm.types import Finish, ModelMessage, ModelRequest, ModelResponse, ToolCall, ToolSpec
 from agent_core.memory.budget import select_window
 from agent_core.memory.conversation import Conversation
 from agent_core.memory.summarize import Summarizer, summary_message
@@ -101,6 +101,10 @@ class AgentLoop:
                 RunState.OBSERVING: self._observe,
             }
         )
+
+    def list_specs(self, ctx: RunContext, names: Collection[str] | None) -> tuple[ToolSpec, ...]:
+        """Return what a model would be told of these tools in this run; None means all."""
+        return self._executor.specs(ctx, names)
 
     async def run(
         self, agent: Agent, ctx: RunContext, conversation: Conversation, question: Sequence[ModelMessage] | str

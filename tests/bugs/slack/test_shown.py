@@ -215,7 +215,6 @@ async def test_b079_characters_that_turn_text_around_do_not_reach_people(office:
     assert "invoice" in office.said(root)
 
 
-@pytest.mark.xfail(reason="bot/question.py takes a file's name as it is, without clean_name", strict=True)
 async def test_b079_the_name_of_an_attached_file_is_told_the_model_without_such_characters(office: Office) -> None:
     office.model.on().text("I see")
     await office.ask("look at this", files={f"{SPOOFED}.txt": b"x"})

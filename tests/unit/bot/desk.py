@@ -17,7 +17,7 @@ from agent_core.llm.router import Router
 from agent_core.llm.scripted import ScriptedProvider, Turn
 from agent_core.llm.tokens import TokenCounter
 from agent_core.memory.summarize import Summarizer
-from agent_core.prompts import load_prompt
+from agent_core.prompts import PromptTemplate, load_prompts
 from agent_core.runtime.loop import AgentLoop
 from agent_core.tools.approval import Approver
 from agent_core.tools.executor import ToolExecutor
@@ -56,6 +56,7 @@ class Desk:
         adapters: Mapping[str, ChatAdapter] | None = None,
         approver: Approver | None = None,
         cache: AnswerCache | None = None,
+        prompt: PromptTemplate | None = None,
         command_prefix: str = "",
     ) -> None:
         self.store = store
@@ -84,7 +85,7 @@ class Desk:
             ),
             agent=agent or Agent(name="operations"),
             limits=Limits(run_deadline_s=20),
-            prompt=load_prompt("operations", allowed=frozenset({"name", "now"})),
+            prompt=prompt or load_prompts()["operations"],
             commands=CommandRunner(
                 executor,
                 registry=registry,

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from adapters.chat import Author, Delivered, InDoubt, Rejected, Reply, RetryLate
 from agent_core.errors import ProviderUnavailable
 from agent_core.llm.scripted import ScriptedProvider, call, say
 from agent_core.llm.types import ModelRequest, ModelResponse
+from agent_core.prompts import load_prompts
 from agent_core.tools.base import Effect
 from agent_core.tools.registry import ToolRegistry
 from bot.sender import UNKNOWN_DELIVERY
@@ -342,3 +344,19 @@ async def test_messages_that_arrive_in_the_wrong_order_are_asked_in_the_order_th
     await made.inbox.accept(first)
     await made.dispatcher.work_all()
     assert [m.content for m in provider.requests[0].messages[1:]] == ["first", "second"]
+
+
+async def test_a_prompt_of_ones_own_may_name_the_tools(store: Store, tmp_path: Path) -> None:
+    registry = ToolRegistry()
+
+    @registry.register
+    def look() -> str:
+        """Look at a disk. Slowly."""
+        return "fine"
+
+    (tmp_path / "operations.md").write_text("You are {name}. You have:\n{tools}", encoding="utf-8")
+    prompt = load_prompts({"operations": tmp_path / "operations.md"})["operations"]
+    made, provider = desk(store, [say("ok")], registry=registry, prompt=prompt)
+    await made.inbox.accept(message("hi"))
+    await made.dispatcher.work_all()
+    assert "Look at a disk." in provider.requests[0].messages[0].content
