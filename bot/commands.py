@@ -152,7 +152,7 @@ def list_slash_commands(specs: Sequence[ToolSpec], prefix: str = "") -> tuple[Co
         if short := TOOL_COMMANDS.get(spec.name):
             usage = describe_usage(spec).removeprefix(f"write: {spec.name}").strip()
             listed.append(CommandInfo(name=short, summary=summarise(spec), usage=_shorten(usage)))
-    return tuple(replace(c, name=f"{prefix}{c.name}", summary=c.summary.rstrip(".")) for c in (*listed, *OWN_SLASH))
+    return tuple(replace(c, name=f"{prefix}{c.name}", summary=c.summary.rstrip(".:")) for c in (*listed, *OWN_SLASH))
 
 
 def _shorten(text: str) -> str:

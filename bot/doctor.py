@@ -117,8 +117,8 @@ async def _examine_installations(settings: Settings) -> list[Finding]:
     slack = settings.slack
     if slack is None or slack.client_id is None:
         return []
-    from adapters.slack.app import BOT_SCOPES
     from adapters.slack.install import fetch_scopes
+    from adapters.slack.manifest import BOT_SCOPES
 
     url = f"{(slack.public_url or '').rstrip('/')}/slack/install"
     try:

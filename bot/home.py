@@ -14,6 +14,7 @@ from agent_core.llm.router import ProviderState
 from agent_core.llm.types import ToolExample
 from agent_core.tools.base import Tool
 from bot.access import AccessPolicy, Caller, Speak, UseTarget, UseTool, decide
+from bot.arguments import fields_of
 from bot.models import count
 from bot.storage.base import SessionRow, Store
 from bot.usage import USUAL_DAYS, begin_of_day, sum_up
@@ -136,23 +137,32 @@ class HomeBuilder:
 def choose_suggestions(
     tools: Sequence[Tool], allowed: Callable[[Tool, ToolExample], bool] = lambda tool, example: True
 ) -> tuple[Suggestion, ...]:
-    """Choose questions from the tools' examples: first of tools that look at targets, then one of each in turn.
+    """Choose questions from the tools' examples: of tools that look at targets first, each tool's in turn.
+
+    Left out are examples that are about something which need not exist here: a statement, or a target by another name.
 
     Args:
         tools: in order of preference.
         allowed: leaves out what somebody may not use.
     """
-    chosen: list[Suggestion] = []
     ranked = sorted(tools, key=lambda tool: not _looks_at_targets(tool))
-    longest = max((len(tool.examples) for tool in ranked), default=0)
-    for n in range(longest):
-        for tool in ranked:
-            example = tool.examples[n] if n < len(tool.examples) else None
-            if example is None or len(chosen) == MOST_SUGGESTIONS or not allowed(tool, example):
-                continue
-            question = f"{example.question[:1].upper()}{example.question[1:]}"
-            chosen.append(Suggestion(title=_shorten(question), message=question))
+    chosen: list[Suggestion] = []
+    for tool in ranked:
+        most = MOST_SUGGESTIONS - 1 if _looks_at_targets(tool) else MOST_SUGGESTIONS
+        for example in tool.examples:
+            if len(chosen) < most and _fits_anywhere(tool, example) and allowed(tool, example):
+                question = f"{example.question[:1].upper()}{example.question[1:]}"
+                chosen.append(Suggestion(title=_shorten(question), message=question))
     return tuple(chosen)
+
+
+def _fits_anywhere(tool: Tool, example: ToolExample) -> bool:
+    fields = fields_of(tool.spec)
+    if not example.question.isascii() or any(fields.get(name, {}).get("format") == "sql" for name in example.arguments):
+        return False
+    names = fields.get("target", {}).get("enum")
+    target = example.arguments.get("target")
+    return target is None or (isinstance(names, list | tuple) and target in names)
 
 
 def _looks_at_targets(tool: Tool) -> bool:

@@ -152,6 +152,8 @@ def _check_slack(tree: SettingsTree, installed: Installed) -> Iterator[Mistake]:
     if not installed("slack_bolt"):
         yield _missing_extra(("slack",), "slack")
     yield from _check_http_url(("slack", "api_url"), slack.api_url)
+    if not re.fullmatch(r"[a-z0-9_-]*", slack.command_prefix):
+        yield Mistake(path=("slack", "command_prefix"), text="may hold a-z, 0-9, _ and - only, such as dev-")
     oauth = slack.client_id is not None
     for name, prefix, other in (("bot_token", "xoxb-", "xapp-"), ("app_token", "xapp-", "xoxb-")):
         token = slack.bot_token if name == "bot_token" else slack.app_token

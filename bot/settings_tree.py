@@ -167,7 +167,9 @@ class SlackSettings(Section):
     )
     api_url: str = Field(default="https://slack.com/api/", description="Base of the Web API, ending in `/`.")
     command_prefix: str = Field(
-        default="", max_length=20, description="Put before the names of slash commands.", json_schema_extra=LATER
+        default="",
+        max_length=20,
+        description="Put before the names of slash commands, such as `dev-`; for a second app in one workspace.",
     )
 
 

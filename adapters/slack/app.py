@@ -28,17 +28,20 @@ from adapters.chat import (
     FileRef,
     InDoubt,
     Limits,
+    Opened,
     Problem,
     Reply,
     Said,
     ThreadRef,
 )
-from adapters.slack.client import SlackUnreachable
+from adapters.slack.client import SlackClient, SlackUnreachable
 from adapters.slack.drafts import DraftMode
 from adapters.slack.files import FILE_HOSTS
+from adapters.slack.home import SlackHome
 from adapters.slack.http import SlackHttp
 from adapters.slack.install import Installing, SlackInstaller
 from adapters.slack.intake import OnOpened, OnRemoved, SlackIntake, ignore
+from adapters.slack.manifest import BOT_SCOPES
 from adapters.slack.order import ArrivalOrder
 from adapters.slack.outbound import SlackOutbound
 from adapters.slack.parse import PLATFORM
@@ -46,6 +49,7 @@ from adapters.slack.shared import SharedOutbound
 from adapters.slack.sockets import SlackSockets
 from adapters.slack.workspace import Wiring, Workspace
 from adapters.slack.workspaces import ManyWorkspaces, OneWorkspace, Workspaces
+from adapters.surfaces import Surfaces
 
 log = structlog.get_logger("hermod.slack")
 
@@ -65,34 +69,6 @@ CAPABILITIES = Capabilities(
     private=True,
 )
 
-BOT_SCOPES = {
-    "app_mentions:read": "to hear when it is mentioned",
-    "channels:history": "to hear follow-ups in public channels, and to look whether a post arrived",
-    "chat:write": "to answer, and to show that it works",
-    "commands": "for /hermod",
-    "files:read": "to read files that are attached to a question",
-    "files:write": "to post what is too wide or too long for a message as a file",
-    "groups:history": "to hear follow-ups in private channels, and to look whether a post arrived",
-    "im:history": "to hear direct messages, and to look whether a post arrived",
-    "mpim:history": "to hear group messages, and to look whether a post arrived",
-    "reactions:write": "to show that a message was seen, or waits",
-    "users:read": "to know names, guests and people of other organisations",
-}
-"""The bot scopes that the code uses, each with its reason; ``manifest.yml`` asks for exactly these."""
-
-BOT_EVENTS = (
-    "agent_session_stopped",
-    "app_home_opened",
-    "app_mention",
-    "app_uninstalled",
-    "message.channels",
-    "message.groups",
-    "message.im",
-    "message.mpim",
-    "tokens_revoked",
-)
-"""The events that the code understands; ``manifest.yml`` subscribes to exactly these."""
-
 LONGEST_PAUSE_S = 30.0
 
 
@@ -111,7 +87,8 @@ class SlackAdapter:
         installing: lets workspaces install the app, and serves those that did; mount ``build_routes`` for it, too.
         connections: how many websockets are kept open, so that one can be replaced while another serves.
         bots: ids of other bots whose messages count; all others are dropped.
-        on_opened, on_removed: called when somebody looks at Hermod's page, and when a workspace removed Hermod.
+        on_opened, on_removed: called when somebody looks at Hermod's page (it was drawn then), and when a workspace
+            removed Hermod.
         people_wait_s: the longest time that looking up names may hold up an acknowledgement.
         people_ttl_s: how long a person is taken as known.
         post_patience_s: the longest time that a post waits for its channel's turn.
@@ -197,11 +174,13 @@ class SlackAdapter:
                 on_installed=many.installed,
                 now=now,
             )
+        self._home = SlackHome(self._find_client)
+        self._on_opened = on_opened
         self._intake = SlackIntake(
             client=self._client,
             workspaces=self._workspaces,
             bots=bots,
-            on_opened=on_opened,
+            on_opened=self._show_opened,
             on_removed=on_removed,
             order=ArrivalOrder(),
             now=now,
@@ -306,6 +285,18 @@ class SlackAdapter:
             except AdapterError as error:
                 log.error("slack_not_connected", reason=str(error))
             pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
+
+    # -- its own places
+    def show_surfaces(self, surfaces: Surfaces) -> None:
+        """Draw the Home tab and suggestions that ``surfaces`` gives, from now on."""
+        self._home.show_surfaces(surfaces)
+
+    async def _show_opened(self, opened: Opened) -> None:
+        await self._home.show(opened)
+        await self._on_opened(opened)
+
+    async def _find_client(self, workspace: str) -> SlackClient:
+        return (await self._workspaces.find(workspace)).client
 
     # -- what goes out
     async def post(self, reply: Reply) -> Delivery:

@@ -24,10 +24,12 @@ app = typer.Typer(
 )
 tools_app = typer.Typer(help="List the tools, or run one.", no_args_is_help=True)
 sessions_app = typer.Typer(help="Look at the threads that Hermod remembers.", no_args_is_help=True)
+feedback_app = typer.Typer(help="Look at what people thought of answers.", no_args_is_help=True)
 installations_app = typer.Typer(help="Look at the workspaces that installed Hermod.", no_args_is_help=True)
 audit_app = typer.Typer(help="Check the audit chain.", no_args_is_help=True)
 app.add_typer(tools_app, name="tools")
 app.add_typer(sessions_app, name="sessions")
+app.add_typer(feedback_app, name="feedback")
 app.add_typer(installations_app, name="installations")
 app.add_typer(audit_app, name="audit")
 
@@ -192,6 +194,18 @@ def usage(
     _finish(run_usage(days, config=config, as_json=as_json))
 
 
+@feedback_app.command("list")
+def feedback_list(
+    days: Annotated[float, typer.Option(help="How far to look back.")] = 30.0,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """List what people thought of answers, the newest first."""
+    from bot.cli.feedback import run_feedback_list
+
+    _finish(run_feedback_list(days, config=config, as_json=as_json))
+
+
 @installations_app.command("list")
 def installations_list(config: Config = None, as_json: Json = False) -> None:
     """List the workspaces that installed Hermod, the newest first."""
@@ -236,8 +250,16 @@ def providers(config: Config = None, as_json: Json = False) -> None:
 
 
 @app.command()
-def manifest() -> None:
-    """Print the Slack app manifest."""
-    from bot.cli.inspect import print_manifest
+def manifest(
+    url: Annotated[
+        str, typer.Option(help="Where Slack reaches Hermod, https://HOST; else Socket Mode or what [slack] says.")
+    ] = "",
+    prefix: Annotated[
+        str | None, typer.Option(help="Put before the names of slash commands; else what [slack] says.")
+    ] = None,
+    config: Config = None,
+) -> None:
+    """Print the Slack app manifest for these settings."""
+    from bot.cli.manifest import run_manifest
 
-    print_manifest()
+    raise typer.Exit(run_manifest(config=config, url=url, prefix=prefix))

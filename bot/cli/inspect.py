@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from importlib.resources import files
 from pathlib import Path
 
 from agent_core.llm.wire import load_message
@@ -194,8 +193,3 @@ async def run_audit_verify(*, config: Path | None, as_json: bool) -> int:
     else:
         print_text(f"line {broken} of {lines} does not fit the chain: it, or a line before it, was changed or removed")
     return 0 if broken is None else 1
-
-
-def print_manifest() -> None:
-    """``hermod manifest``."""
-    print_text((files("adapters.slack") / "manifest.yml").read_text(encoding="utf-8"))

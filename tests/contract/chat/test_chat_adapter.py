@@ -11,7 +11,7 @@ import pytest
 
 from adapters.chat import ChatAdapter, Delivered, Delivery, Message, Reply, RetryLater, ThreadRef
 from adapters.markdown import fit_markdown
-from adapters.slack.app import BOT_SCOPES
+from adapters.slack.manifest import BOT_SCOPES
 from adapters.terminal.app import TerminalAdapter
 from tests.integration.slack.conftest import Inbox, build_adapter
 from tests.servers.slack import Copies, SlackServer

@@ -9,7 +9,8 @@ import pytest
 from aiohttp import web
 
 from adapters.chat import Action, Command, Deleted, Inbound, Message, Stop
-from adapters.slack.app import BOT_SCOPES, SlackAdapter
+from adapters.slack.app import SlackAdapter
+from adapters.slack.manifest import BOT_SCOPES
 from tests.servers.slack import SlackServer
 
 

@@ -15,9 +15,9 @@ import pytest
 from yarl import URL
 
 from adapters.chat import AdapterNotConfigured, Delivered, FileRef, Rejected, Reply, RetryLater
-from adapters.slack.app import BOT_SCOPES
 from adapters.slack.install import COOKIE
 from adapters.slack.installation import NewInstallation
+from adapters.slack.manifest import BOT_SCOPES
 from tests.integration.slack.conftest import wait_connected
 from tests.integration.slack.install_desk import (
     KEY,
