@@ -276,10 +276,14 @@ Delivery = Delivered | RetryLater | Rejected | InDoubt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What fits into one post. ``unit`` is what the platform counts."""
+    """What fits into one post. ``unit`` is what the platform counts.
+
+    ``tail_in_file``: of an answer that would be a flood of posts the rest goes into a file.
+    """
 
     text_max: int
     unit: Literal["chars", "utf16", "utf8"] = "chars"
+    tail_in_file: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

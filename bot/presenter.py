@@ -10,8 +10,9 @@ from datetime import datetime
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
-from adapters.chat import Limits, Reply, ThreadRef
+from adapters.chat import Attachment, Limits, Reply, ThreadRef
 from adapters.markdown import fit_markdown
+from adapters.markdown.fit import TAIL_NAME, fit_answer
 from bot.storage.base import NewOutboxItem
 
 _REPLY = TypeAdapter(Reply)
@@ -60,7 +61,11 @@ def build_reply_rows(
 
 def split_reply(reply: Reply, *, run_id: str, limits: Limits, now: datetime) -> tuple[NewOutboxItem, ...]:
     """Build the rows of a whole answer that has to be posted in parts; one where it fits."""
-    parts = fit_markdown(reply.text, limits)
+    parts, files = fit_markdown(reply.text, limits), reply.files
+    if limits.tail_in_file:
+        fitted = fit_answer(reply.text, limits)
+        parts = fitted.parts
+        files += (Attachment(name=TAIL_NAME, content=fitted.tail),) if fitted.tail else ()
     last = len(parts)
     return tuple(
         _build_row(
@@ -68,7 +73,7 @@ def split_reply(reply: Reply, *, run_id: str, limits: Limits, now: datetime) -> 
                 reply,
                 text=part,
                 key=f"{run_id}/{n}",
-                files=reply.files if n == last else (),
+                files=files if n == last else (),
                 buttons=reply.buttons if n == last else (),
                 feedback=reply.feedback if n == last else "",
             ),

@@ -34,6 +34,7 @@ from adapters.chat import (
     Said,
     ThreadRef,
 )
+from adapters.slack.checkup import SlackCheckup
 from adapters.slack.client import SlackClient, SlackUnreachable
 from adapters.slack.drafts import DraftMode
 from adapters.slack.files import FILE_HOSTS
@@ -53,7 +54,7 @@ from adapters.surfaces import Surfaces
 
 log = structlog.get_logger("hermod.slack")
 
-LIMITS = Limits(text_max=3500, unit="chars")
+LIMITS = Limits(text_max=3500, unit="chars", tail_in_file=True)
 """Of canonical Markdown. Slack recommends 4,000 characters and cuts at 40,000; escaping grows a text at most
 fivefold, and ``render_mrkdwn`` stays below the cut for every text that fits here."""
 
@@ -143,8 +144,18 @@ class SlackAdapter:
             sleep=sleep,
         )
         self._mode = mode
-        self._secrets = {"bot_token": (bot_token, "xoxb-")}
-        self._secrets |= {"app_token": (app_token, "xapp-")} if mode == "socket" else {}
+        self._connections = connections
+        self._build_checkup = partial(
+            SlackCheckup,
+            bot_token,
+            app_token,
+            api_url,
+            mode=mode,
+            signing_secret=signing_secret,
+            many=installing is not None,
+            now=now,
+            monotonic=monotonic,
+        )
         self._signing_secret = signing_secret
         self._retry_s = retry_s
         self._now = now
@@ -332,41 +343,9 @@ class SlackAdapter:
         await self._outbound.react(thread, message_id, sign)
 
     async def check(self) -> tuple[Problem, ...]:
-        """Look at tokens, scopes and reachability. Never raises; call ``stop`` afterwards to close connections.
-
-        Of workspaces that installed the app nothing is looked at: see ``adapters.slack.install.examine``.
-        """
-        problems = [
-            Problem(what=f"slack: {name} does not begin with {prefix}", fix="the tokens may be swapped; check [slack]")
-            for name, (token, prefix) in self._secrets.items()
-            if token and not token.strip().startswith(prefix)
-        ]
-        if self._mode == "http" and not self._signing_secret.strip():
-            problems.append(Problem(what="slack: signing_secret is missing", fix="copy it from Basic Information"))
-        if self._installer is None:
-            problems += await self._check_workspace()
-        if self._mode == "socket":
-            try:
-                await self._client.open_socket()
-            except AdapterError as error:
-                problems.append(_problem(error))
-        return tuple(problems)
-
-    async def _check_workspace(self) -> list[Problem]:
+        """Look at tokens, scopes and reachability, see ``adapters.slack.checkup``. Never raises."""
+        checkup = self._build_checkup(running=self._connections if self._sockets is not None else 0)
         try:
-            identity = await self._client.identify()
-        except AdapterError as error:
-            return [_problem(error)]
-        granted = identity.scopes
-        return [
-            Problem(what=f"slack: the scope {scope} is missing ({reason})", fix="add it to the app and reinstall it")
-            for scope, reason in BOT_SCOPES.items()
-            if granted is not None and scope not in granted
-        ]
-
-
-def _problem(error: AdapterError) -> Problem:
-    what, _, fix = str(error).partition("; ")
-    if isinstance(error, AdapterNotConfigured):
-        return Problem(what=what, fix=fix or "check the tokens in [slack]")
-    return Problem(what=what, fix=fix or "check api_url and the network", fatal=False)
+            return await checkup.check()
+        finally:
+            await checkup.stop()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from adapters.chat import Delivered, Delivery, InDoubt, Limits, Reply, RetryLater
 from agent_core.context import SystemClock
 from agent_core.llm.scripted import say
-from bot.presenter import NOTHING_VISIBLE, build_reply_rows
+from bot.presenter import NOTHING_VISIBLE, build_reply_rows, load_reply
 from bot.sender import UNDELIVERED, UNKNOWN_DELIVERY
 from bot.storage.base import Claim, NewOutboxItem, OutboxState, Store, StoreError
 from bot.storage.sqlite import SqliteStore
@@ -183,3 +183,18 @@ async def test_work_that_is_cancelled_just_before_it_posts_does_not_post_and_the
     await second.dispatcher.work_all()
     assert second.texts == ["hello"]
     await store.close()
+
+
+def test_the_rest_of_a_flood_goes_into_a_file_with_the_last_post() -> None:
+    text = "\n\n".join(f"paragraph {n} " + "word " * 60 for n in range(400))
+    limits = Limits(text_max=3_000, tail_in_file=True)
+    rows = build_reply_rows(
+        message("hi").thread, text, run_id="r1", limits=limits, now=datetime(2026, 1, 1, tzinfo=UTC)
+    )
+    replies = [load_reply(row.body) for row in rows]
+    assert len(replies) == 12
+    assert [len(reply.files) for reply in replies] == [0] * 11 + [1]
+    shown = " ".join(reply.text for reply in replies)
+    assert "answer.md" in replies[-1].text
+    for n in range(400):
+        assert (f"paragraph {n} " in shown) != (f"paragraph {n} " in replies[-1].files[0].content)
