@@ -150,8 +150,8 @@ class SlackSettings(Section):
     signing_secret_file: str | None = Field(default=None, description=_file_of("signing_secret"))
     client_id: str | None = Field(
         default=None,
-        description="Lets many workspaces install Hermod (docs/slack.md); it needs `client_secret`, `public_url` and "
-        "`security.key`, and no `bot_token`.",
+        description="Lets many workspaces install Hermod (docs/slack-workspaces.md); it needs `client_secret`, "
+        "`public_url` and `security.key`, and no `bot_token`.",
     )
     client_secret: SecretStr | None = Field(default=None, description="Client secret of the app, for `client_id`.")
     client_secret_env: str | None = Field(default=None, description=_env_of("client_secret"))
