@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import aiohttp
 
-from adapters.chat import ChatAdapter
+from adapters.chat import Problem
 from agent_core.context import SystemClock
 from agent_core.errors import ConfigError, ProviderError, ToolFailed
 from agent_core.llm.breaker import BreakerState
@@ -38,6 +38,9 @@ CHECK_S = 15.0
 RUNNING_S = 3.0
 """Bound of asking a running process about its providers."""
 
+CONNECTIONS = 2
+"""What a running process keeps to Slack (``adapters.slack.app.SlackAdapter``, ``connections``)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
@@ -49,15 +52,32 @@ class Finding:
     fix: str = ""
 
 
+class Checkup(Protocol):
+    """Looks at one platform. ``fine`` is what can be said when nothing is wrong."""
+
+    @property
+    def fine(self) -> str:
+        """What is as it should be."""
+        ...
+
+    async def check(self) -> tuple[Problem, ...]:
+        """Tell what is wrong. Never raises."""
+        ...
+
+    async def stop(self) -> None:
+        """Close every connection."""
+        ...
+
+
 async def examine(
-    settings: Settings, environ: Mapping[str, str], adapters: Mapping[str, ChatAdapter]
+    settings: Settings, environ: Mapping[str, str], checkups: Mapping[str, Checkup]
 ) -> AsyncIterator[Finding]:
     """Look at storage, prompts, models, cache, a running process's providers, targets and platforms, in this order.
 
     Args:
         settings: loaded settings.
         environ: for keys that stand in the environment.
-        adapters: the configured platforms, not started.
+        checkups: of the configured platforms.
     """
     yield await _examine_storage(settings)
     if settings.prompts.folder is not None or settings.workers:
@@ -80,27 +100,68 @@ async def examine(
     # all at once: one that hangs takes its whole time, and the others need not wait for it
     for finding in await asyncio.gather(*(_examine_target(settings, name) for name in settings.targets)):
         yield finding
-    async for finding in _examine_platforms(adapters):
+    async for finding in _examine_platforms(checkups):
         yield finding
     for finding in await _examine_installations(settings):
         yield finding
 
 
-async def _examine_platforms(adapters: Mapping[str, ChatAdapter]) -> AsyncIterator[Finding]:
-    if not adapters:
+async def build_checkups(settings: Settings) -> dict[str, Checkup]:
+    """Build the checkup of every configured platform; asks whether a process with these settings runs."""
+    slack = settings.slack
+    if slack is None:
+        return {}
+    from adapters.slack.checkup import SlackCheckup
+
+    bot_token, app_token, signing_secret = (
+        "" if secret is None else secret.get_secret_value()
+        for secret in (slack.bot_token, slack.app_token, slack.signing_secret)
+    )
+    runs = slack.mode == "socket" and await fetch_states(settings.http) is not None
+    return {
+        "slack": SlackCheckup(
+            bot_token,
+            app_token,
+            slack.api_url,
+            mode=slack.mode,
+            signing_secret=signing_secret,
+            many=slack.client_id is not None,
+            channels=list_channels(settings, "slack"),
+            running=CONNECTIONS if runs else 0,
+        )
+    }
+
+
+def list_channels(settings: Settings, platform: str) -> dict[str, str]:
+    """List the channels of a platform that the settings name, each with the setting that does."""
+    named = [(entry, "access.channels") for entry in settings.access.channels]
+    named += [(entry, "access.channel_targets") for entry in settings.access.channel_targets]
+    named += [(report.channel, f"reports.{name}.channel") for name, report in settings.reports.items()]
+    found: dict[str, str] = {}
+    for entry, where in named:
+        there, colon, address = entry.rpartition(":")
+        channel = address.rpartition("/")[2]
+        # an entry may as well be the id of a direct message, to which nobody is invited
+        if there.lower() in ("", platform) and channel[:1] in ("C", "G") and (colon or channel.isalnum()):
+            found.setdefault(channel, where)
+    return found
+
+
+async def _examine_platforms(checkups: Mapping[str, Checkup]) -> AsyncIterator[Finding]:
+    if not checkups:
         yield Finding(
             part="platforms", state="warning", text="no chat platform is configured", fix="add [slack] to hermod.toml"
         )
-    for name, adapter in adapters.items():
+    for name, checkup in checkups.items():
         try:
-            problems = await adapter.check()
+            problems = await checkup.check()
         finally:
-            await adapter.stop()
+            await checkup.stop()
         for problem in problems:
             state: Literal["warning", "error"] = "error" if problem.fatal else "warning"
             yield Finding(part=name, state=state, text=problem.what, fix=problem.fix)
         if not problems:
-            yield Finding(part=name, state="ok", text="tokens and scopes are as they should be")
+            yield Finding(part=name, state="ok", text=checkup.fine)
 
 
 async def _examine_storage(settings: Settings) -> Finding:

@@ -6,12 +6,9 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 
-from bot.cli.serve import build_adapters
 from bot.cli.setup import print_json, print_text, set_up
-from bot.doctor import examine
-from bot.installations import build_installations
+from bot.doctor import build_checkups, examine
 from bot.redact import SecretRedactor
-from bot.storage import open_store
 
 MARKS = {"ok": "ok     ", "warning": "warning", "error": "ERROR  "}
 
@@ -21,9 +18,7 @@ async def run_doctor(*, config: Path | None, as_json: bool) -> int:
     settings = set_up(config)
     redactor = SecretRedactor(settings.secrets())
     findings = []
-    # not opened: the adapter's own checks look at nothing that is kept
-    adapters = build_adapters(settings, build_installations(settings, open_store(settings.storage.url)))
-    async for finding in examine(settings, os.environ, adapters):
+    async for finding in examine(settings, os.environ, await build_checkups(settings)):
         findings.append(finding)
         if not as_json:
             print_text(redactor.redact(f"{MARKS[finding.state]}  {finding.part}: {finding.text}"))
