@@ -26,7 +26,7 @@ from agent_core.runtime.loop import AgentLoop
 from agent_core.tools.builtin import register_builtin
 from agent_core.tools.executor import ToolExecutor
 from agent_core.tools.registry import ToolRegistry
-from bot.access import Access, AccessAuthorizer, build_policy
+from bot.access import Access, AccessAuthorizer, AccessPolicy, build_policy
 from bot.audit import AuditedAuthorizer, AuditLog
 from bot.commands import PROVIDERS, CommandRunner, Invocation, OwnCommand
 from bot.dispatcher import Dispatcher
@@ -116,18 +116,7 @@ class App:
         self._counter = asyncio.create_task(asyncio.to_thread(load_counter, router.model))
         self.memory = ThreadMemory(store, AuditLog(store, clock), cache=self._cache)
         self.feedback = FeedbackBox(store, clock)
-        for name, adapter in adapters.items():
-            if isinstance(adapter, HasSurfaces):
-                home = HomeBuilder(
-                    name,
-                    store=store,
-                    policy=policy,
-                    adapters=adapters,
-                    states=router.states,
-                    tools=tools.registry.tools(),
-                    clock=clock,
-                )
-                adapter.show_surfaces(home)
+        self._show_surfaces(policy)
         self.session = Session(
             store=store,
             adapters=adapters,
@@ -155,6 +144,21 @@ class App:
             wake=self.dispatcher.wake,
         )
         self._dispatching: asyncio.Task[None] | None = None
+
+    def _show_surfaces(self, policy: AccessPolicy) -> None:
+        """Give the platforms that have pages of Hermod's own what stands on them."""
+        for name, adapter in self.adapters.items():
+            if isinstance(adapter, HasSurfaces):
+                home = HomeBuilder(
+                    name,
+                    store=self.store,
+                    policy=policy,
+                    adapters=self.adapters,
+                    states=self.router.states,
+                    tools=self.tools.registry.tools(),
+                    clock=self.clock,
+                )
+                adapter.show_surfaces(home)
 
     def _build_commands(self, tools: Tools, router: Router) -> CommandRunner:
         async def show_providers(asked: Invocation) -> str:

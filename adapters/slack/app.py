@@ -145,46 +145,16 @@ class SlackAdapter:
         )
         self._mode = mode
         self._connections = connections
-        self._build_checkup = partial(
-            SlackCheckup,
-            bot_token,
-            app_token,
-            api_url,
-            mode=mode,
-            signing_secret=signing_secret,
-            many=installing is not None,
-            now=now,
-            monotonic=monotonic,
-        )
+        checkup = partial(SlackCheckup, bot_token, app_token, api_url, mode=mode, signing_secret=signing_secret)
+        self._build_checkup = partial(checkup, many=installing is not None, now=now, monotonic=monotonic)
         self._signing_secret = signing_secret
         self._retry_s = retry_s
         self._now = now
         self._sleep = sleep
-        self._workspaces: Workspaces
-        self._outbound: SlackOutbound | SharedOutbound
-        self._installer: SlackInstaller | None = None
         # the app's own calls; for one workspace they have its rates, so it is the same client
         self._client = wiring.build_client("" if installing else bot_token, app_token=app_token)
-        if installing is None:
-            workspace = Workspace(self._client, wiring)
-            self._workspaces, self._outbound = OneWorkspace(workspace), workspace.outbound
-        else:
-            many = ManyWorkspaces(
-                installing.installations,
-                wiring,
-                install_url=installing.app.install_url,
-                bot_token=bot_token,
-                now=now,
-            )
-            self._workspaces, self._outbound = many, SharedOutbound(many)
-            self._installer = SlackInstaller(
-                installing,
-                client=self._client,
-                scopes=sorted(BOT_SCOPES),
-                identify=many.identify,
-                on_installed=many.installed,
-                now=now,
-            )
+        self._installer: SlackInstaller | None = None
+        self._workspaces, self._outbound = self._build_workspaces(wiring, bot_token, installing)
         self._home = SlackHome(self._find_client)
         self._on_opened = on_opened
         self._intake = SlackIntake(
@@ -211,6 +181,30 @@ class SlackAdapter:
         self._sockets: SlackSockets | None = None
         self._coming_up: asyncio.Task[None] | None = None
         self._since: datetime | None = None
+
+    def _build_workspaces(
+        self, wiring: Wiring, bot_token: str, installing: Installing | None
+    ) -> tuple[Workspaces, SlackOutbound | SharedOutbound]:
+        """Serve the one workspace of ``bot_token``, or every one that installed the app."""
+        if installing is None:
+            workspace = Workspace(self._client, wiring)
+            return OneWorkspace(workspace), workspace.outbound
+        many = ManyWorkspaces(
+            installing.installations,
+            wiring,
+            install_url=installing.app.install_url,
+            bot_token=bot_token,
+            now=self._now,
+        )
+        self._installer = SlackInstaller(
+            installing,
+            client=self._client,
+            scopes=sorted(BOT_SCOPES),
+            identify=many.identify,
+            on_installed=many.installed,
+            now=self._now,
+        )
+        return many, SharedOutbound(many)
 
     # -- the connection
     @property

@@ -280,8 +280,8 @@ class _Builder:
         for n, item in enumerate(block.items):
             texts, others = _leading(item)
             spans = [] if counted or block.start is None else [_span(f"{block.start + n}. ")]
-            for m, text in enumerate(texts):
-                spans += [*([_span("\n")] if m else []), *self.spans(text)]
+            for m, inlines in enumerate(texts):
+                spans += [*([_span("\n")] if m else []), *self.spans(inlines)]
             items.append({"type": "rich_text_section", "elements": spans or [_span(" ")]})
             if others:
                 flush(n + 1)
