@@ -216,10 +216,10 @@ class LiveMessage:
 
     async def remove(self) -> bool:
         """Take it away; where Slack does not delete it, it says that the answer goes on below. True when done."""
-        was_open, self.open = self.open, False
-        return await remove_message(
-            self._client, self._spot.channel, self.ts, streaming=was_open and self.kind == "stream"
-        )
+        streaming = self.open and self.kind == "stream"
+        done = await remove_message(self._client, self._spot.channel, self.ts, streaming=streaming)
+        self.open = self.open and not done
+        return done
 
     # -- the wire
     def _start(self, text: str, plan: Sequence[PlanStep]) -> Send:
@@ -308,24 +308,21 @@ class LiveMessage:
 
 
 async def remove_message(client: SlackClient, channel: str, ts: str, *, streaming: bool) -> bool:
-    """Stop, then delete a message of ours; if it cannot be deleted it becomes a pointer. True when done."""
-    if streaming:
+    """Delete a message of ours; if it cannot be deleted it becomes a pointer. True when done.
+
+    A stream is stopped first only where Slack insists: the turns of chat.stopStream are few, and answers need them.
+    """
+    deleted = await _delete(client, channel, ts)
+    if streaming and _is_refused(deleted):
         await client.call(
             "chat.stopStream",
             lambda web: web.chat_stopStream(channel=channel, ts=ts),
             priority=1,
             patience_s=POST_PATIENCE_S,
         )
-    deleted = await client.call(
-        "chat.delete",
-        lambda web: web.chat_delete(channel=channel, ts=ts),
-        priority=1,
-        patience_s=REMOVE_PATIENCE_S,
-    )
-    if not isinstance(deleted, Failed) or deleted.code in GONE:
-        return True
-    if not isinstance(deleted.outcome, Rejected):
-        return False
+        deleted = await _delete(client, channel, ts)
+    if not _is_refused(deleted):
+        return not isinstance(deleted, Failed) or deleted.code in GONE
     edited = await client.call(
         "chat.update",
         lambda web: web.chat_update(channel=channel, ts=ts, text=CONTINUED),
@@ -333,6 +330,19 @@ async def remove_message(client: SlackClient, channel: str, ts: str, *, streamin
         patience_s=REMOVE_PATIENCE_S,
     )
     return not isinstance(edited, Failed)
+
+
+async def _delete(client: SlackClient, channel: str, ts: str) -> Wire | Failed:
+    return await client.call(
+        "chat.delete",
+        lambda web: web.chat_delete(channel=channel, ts=ts),
+        priority=1,
+        patience_s=REMOVE_PATIENCE_S,
+    )
+
+
+def _is_refused(answer: Wire | Failed) -> bool:
+    return isinstance(answer, Failed) and isinstance(answer.outcome, Rejected) and answer.code not in GONE
 
 
 def delivered(text: str, out: str) -> int:

@@ -12,16 +12,18 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
 from adapters.chat import Attachment, Delivered, Delivery, InDoubt, PlanStep, Rejected, Reply, RetryLater
-from adapters.slack.client import SlackClient
 from adapters.slack.live import EDIT_MAX, ENDED, Kind, LiveMessage, Spot, fits_edit
 from adapters.slack.outcome import Failed
 from adapters.slack.piece import cut_at, open_fence, settle
 from adapters.slack.surface import build_controls, build_surface
+
+if TYPE_CHECKING:
+    from adapters.slack.drafts import Drafts
 
 log = structlog.get_logger("hermod.slack")
 
@@ -38,44 +40,11 @@ QUICK_S = {"stream": 0.8, "edit": 1.2}
 SLOW_S = {"stream": 2.7, "edit": 4.2}
 """How seldom one of many is written while the rate has turns left; with a call's time, 3 s and 5 s."""
 
+FINISH_S = 5.0
+"""An end that has to wait longer is not waited for: the answer is posted in place of the draft."""
+
 HALT_S = 10.0
 PAUSE_MAX_S = 30.0
-
-
-class Desk(Protocol):
-    """What a draft needs of its workspace."""
-
-    client: SlackClient
-
-    @property
-    def writers(self) -> int:
-        """How many drafts are being written."""
-        ...
-
-    @property
-    def may_stream(self) -> bool:
-        """False once Slack said that the app may not."""
-        ...
-
-    def stream_refused(self, failed: Failed) -> None:
-        """Slack refused a stream."""
-        ...
-
-    def drop(self, draft: SlackDraft) -> None:
-        """The draft is over."""
-        ...
-
-    def keep(self, key: str, draft: SlackDraft) -> None:
-        """The draft is to be finished by a later try with the same key."""
-        ...
-
-    async def attach(self, reply: Reply) -> None:
-        """Post the reply's files."""
-        ...
-
-    async def remove_lost(self, spot: Spot, name: str, text: str) -> None:
-        """Remove a message of which Slack never told whether it was made."""
-        ...
 
 
 class SlackDraft:
@@ -91,7 +60,7 @@ class SlackDraft:
 
     def __init__(
         self,
-        desk: Desk,
+        desk: Drafts,
         spot: Spot,
         *,
         name: str,
@@ -153,6 +122,8 @@ class SlackDraft:
             case Delivered():
                 self._over(outcome)
                 await self._desk.attach(replace(reply, files=(*self._files, *reply.files)))
+            case RetryLater(after_s=after_s) if after_s > FINISH_S and await self._remove():
+                return self._over(None)
             case RetryLater() | InDoubt():
                 self._broken |= isinstance(outcome, InDoubt)  # if it is not found, it is written anew
                 self._desk.keep(reply.key, self)
@@ -389,12 +360,14 @@ class SlackDraft:
         left = [message for message in self._messages if not await message.remove()]
         if left:
             log.warning("slack_draft_left", ids=",".join(message.ts for message in left))
-        self._messages = left
-        self._shown, self._planned = "", {}
+            self._broken |= len(left) < len(self._messages)
+            self._messages = left
+            return False
+        self._messages, self._shown, self._planned = [], "", {}
         if self._lost is not None:
             lost, self._lost = self._lost, None
             await self._desk.remove_lost(self._spot, self._name, lost)
-        return not left
+        return True
 
 
 def _reopened(shown: str) -> str:

@@ -435,20 +435,55 @@ async def test_an_end_in_doubt_is_settled_by_looking_and_arrives_once(server: Sl
     assert len(server.calls_to("chat.postMessage")) == (not after)  # an end that may still come is not tried again
 
 
-async def test_an_end_that_has_to_wait_is_made_up_for_by_the_next_try(server: SlackServer) -> None:
+async def test_an_end_that_has_to_wait_a_little_is_made_up_for_by_the_next_try(server: SlackServer) -> None:
     root = await server.say("root")
     clock = HandClock()
     answer = reply(root, "One two three.")
     async with open_outbound(server, clock) as outbound:
         draft = await write(server, outbound, root, "One two ")
-        server.inject("chat.stopStream", http=429, retry_after=20)
-        assert await draft.finish(answer) == RetryLater(after_s=20.0, reason="Slack asks to wait (ratelimited)")
+        server.inject("chat.stopStream", http=429, retry_after=5)
+        assert await draft.finish(answer) == RetryLater(after_s=5.0, reason="Slack asks to wait (ratelimited)")
         early = await outbound.post(answer)
         assert isinstance(early, RetryLater)
-        clock.seconds += 20.0
+        clock.seconds += 5.0
         assert await outbound.post(answer) == Delivered(remote_id=draft.remote_id)
     assert texts(server, root) == ["One two three."]
     assert server.calls_to("chat.postMessage") == []
+
+
+async def test_an_end_that_has_to_wait_long_is_posted_instead(server: SlackServer) -> None:
+    root = await server.say("root")
+    answer = reply(root, "One two three.")
+    async with open_outbound(server, HandClock()) as outbound:
+        draft = await write(server, outbound, root, "One two ")
+        server.inject("chat.stopStream", http=429, retry_after=40)
+        assert await draft.finish(answer) is None
+        assert isinstance(await outbound.post(answer), Delivered)
+    assert texts(server, root) == ["One two three."]
+
+
+async def test_an_end_that_has_to_wait_long_is_waited_for_where_the_draft_cannot_go(server: SlackServer) -> None:
+    root = await server.say("root")
+    clock = HandClock()
+    answer = reply(root, "One two three.")
+    async with open_outbound(server, clock) as outbound:
+        draft = await write(server, outbound, root, "One two ")
+        server.inject("chat.stopStream", http=429, retry_after=40)
+        server.inject("chat.delete", http=429, retry_after=40)
+        assert isinstance(await draft.finish(answer), RetryLater)
+        clock.seconds += 40.0
+        assert isinstance(await outbound.post(answer), Delivered)
+    assert texts(server, root) == ["One two three."]
+
+
+async def test_a_stream_that_slack_does_not_delete_is_stopped_first(server: SlackServer) -> None:
+    root = await server.say("root")
+    server.inject("chat.delete", error="streaming_state_conflict", times=1)
+    async with open_outbound(server, HandClock()) as outbound:
+        draft = await write(server, outbound, root, "One two ")
+        await draft.abandon()
+    assert texts(server, root) == []
+    assert len(server.calls_to("chat.stopStream")) == 1
 
 
 async def test_progress_that_has_to_wait_is_merged_and_shown_later(server: SlackServer) -> None:

@@ -69,7 +69,8 @@ async def test_a_refusal_says_what_to_do(server: SlackServer, adapter: SlackAdap
 async def test_a_channel_without_us_is_refused_with_the_remedy(server: SlackServer, adapter: SlackAdapter) -> None:
     server.add_channel("C2FAR", "far", bot_in=False)
     outcome = await adapter.post(Reply(thread=thread("1700000000.000100", "C2FAR"), text="x", key="k"))
-    assert outcome == Rejected(reason="Slack refused: not_in_channel; invite Hermod to the channel: /invite @hermod")
+    reason = "Slack refused: not_in_channel; invite Hermod to the channel: /invite @hermod"
+    assert outcome == Rejected(reason=reason, gone=True)
 
 
 async def test_an_empty_reply_is_refused_without_a_call(server: SlackServer, adapter: SlackAdapter) -> None:
