@@ -73,7 +73,7 @@ class OwnCommand:
         info: its name and what it does.
         run: answers it with Markdown; raises ``BadArguments`` with what is wrong.
         accepts: tells whether it can be given as a mention with this text behind it.
-        private: only the one who gave it sees the answer, also in a thread.
+        private: only the one who gave it sees the answer, also in a thread; as a slash command that is so anyway.
     """
 
     info: CommandInfo
@@ -119,7 +119,7 @@ Reading = Question | RunTool | RunOwn | Tell
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """The answer of a command. ``private``: for the one who gave it only, where it did not stand in a thread."""
+    """The answer of a command. ``private``: for the one who gave it only."""
 
     text: str
     ok: bool
@@ -279,7 +279,8 @@ class CommandRunner:
     async def _run_own(self, reading: RunOwn) -> Told:
         command = reading.command
         try:
-            return Told(text=await command.run(reading.invocation), ok=True, private=command.private)
+            text = await command.run(reading.invocation)
+            return Told(text=text, ok=True, private=command.private or reading.invocation.slash)
         except BadArguments as e:
             return Told(text=f"{_sentence(str(e))}\n\n{self._describe_own(command.info)}", ok=False, private=True)
 
