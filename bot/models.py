@@ -199,8 +199,12 @@ def build_worker(name: str, worker: WorkerSettings, registered: Collection[str])
     """Build a configured worker; what is left out is taken from the built-in one of that name."""
     known = next((w for w in load_built_in() if w.name == name), None)
     tools: tuple[str, ...] | None = worker.tools or None
-    if tools is None and known is not None:
-        tools = tuple(tool for tool in known.agent.tools or () if tool in registered)
+    max_steps, memory_tokens = worker.max_steps, worker.memory_tokens
+    if known is not None:
+        if tools is None:
+            tools = tuple(tool for tool in known.agent.tools or () if tool in registered)
+        max_steps = max_steps if "max_steps" in worker.model_fields_set else known.agent.max_steps
+        memory_tokens = memory_tokens if "memory_tokens" in worker.model_fields_set else known.agent.memory_tokens
     return Worker(
         agent=Agent(
             name=name,
@@ -208,8 +212,8 @@ def build_worker(name: str, worker: WorkerSettings, registered: Collection[str])
             model=worker.model or "",
             temperature=worker.temperature,
             max_tokens=worker.max_tokens,
-            max_steps=worker.max_steps,
-            memory_tokens=worker.memory_tokens,
+            max_steps=max_steps,
+            memory_tokens=memory_tokens,
         ),
         description=worker.description or (known.description if known is not None else ""),
         template=worker.template or (known.template if known is not None else "react"),
