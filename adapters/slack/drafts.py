@@ -11,12 +11,12 @@ import structlog
 
 from adapters.chat import AdapterError, Author, Reply, ThreadRef
 from adapters.slack.client import SlackClient
-from adapters.slack.history import PART_TYPE, fetch_page, find_message, is_own, metadata_key, thread_ts_of
+from adapters.slack.history import PART_TYPE, fetch_page, find_unfinished, is_own, metadata_key, thread_ts_of
 from adapters.slack.live import Spot, remove_message
 from adapters.slack.outcome import NO_METHOD, Failed
 from adapters.slack.parse import Identity
 from adapters.slack.stream import SlackDraft
-from adapters.slack.wire import Wire, part_of, parts_of, text_of
+from adapters.slack.wire import part_of, parts_of, text_of
 
 log = structlog.get_logger("hermod.slack")
 
@@ -90,24 +90,24 @@ class Drafts:
         self._kept.clear()
 
     async def discard(self, thread: ThreadRef, remote_id: str) -> None:
-        """Remove the messages of a draft, unless one of them is a finished reply by now, or that cannot be told."""
+        """Remove the messages of a draft, unless one of them is a finished reply by now, or that cannot be told.
+
+        ``remote_id`` may be empty, or lack the newest message: what is unfinished in the thread is looked for.
+        """
         thread_ts = thread_ts_of(thread)
-        if thread_ts is None or not remote_id:
+        if thread_ts is None:
             return
         try:
             identity = await self._identify()
         except AdapterError as error:
             log.warning("slack_draft_left", ids=remote_id, reason=str(error))
             return
-        found: list[Wire] = []
-        for ts in remote_id.split(","):
-            message = await find_message(self.client, channel=thread.channel, thread_ts=thread_ts, ts=ts)
-            if isinstance(message, Failed):
-                log.warning("slack_draft_left", ids=remote_id, reason=message.said)
-                return
-            if message is not None and is_own(message, identity):
-                found.append(message)
-        if any(metadata_key(message, identity) for message in found):
+        known = [ts for ts in remote_id.split(",") if ts]
+        found = await find_unfinished(
+            self.client, channel=thread.channel, thread_ts=thread_ts, known=known, identity=identity
+        )
+        if isinstance(found, Failed):
+            log.warning("slack_draft_left", ids=remote_id, reason=found.said)
             return
         for message in found:
             streaming = not part_of(message, "metadata")

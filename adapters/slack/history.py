@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 import structlog
 
@@ -80,12 +80,39 @@ async def find_posted(
     return InDoubt(reason="there are too many messages to look through")
 
 
-async def find_message(client: SlackClient, *, channel: str, thread_ts: str, ts: str) -> Wire | Failed | None:
-    """Read one message of a thread; None when it is not there."""
-    page = await fetch_page(client, channel, thread_ts, around=ts)
-    if isinstance(page, Failed):
-        return None if page.code == "thread_not_found" else page
-    return next((message for message in parts_of(page, "messages") if text_of(message, "ts") == ts), None)
+async def find_unfinished(
+    client: SlackClient, *, channel: str, thread_ts: str, known: Sequence[str], identity: Identity
+) -> tuple[Wire, ...] | Failed:
+    """Find what stands in a thread of an answer of ours that was never finished.
+
+    A process that dies may not have recorded its newest message yet, so the ``known`` ids are not all: what we wrote
+    behind our last finished reply and marked as no reply belongs to it too. Empty where a known message is one by now,
+    or one follows: replies of a thread come in order, so it is the end of the same answer.
+    """
+    messages: dict[str, Wire] = {}
+    cursor: str | None = None
+    for _ in range(MAX_PAGES):
+        page = await fetch_page(client, channel, thread_ts, cursor=cursor, since=min(known, default=None))
+        if isinstance(page, Failed):
+            return () if page.code == "thread_not_found" else page
+        messages |= {text_of(m, "ts"): m for m in parts_of(page, "messages") if is_own(m, identity)}
+        cursor = text_of(part_of(page, "response_metadata"), "next_cursor")
+        if not cursor:
+            break
+    messages.pop(thread_ts, None)  # the root comes with every page
+    last = max((ts for ts, message in messages.items() if metadata_key(message, identity)), default="")
+    if known and last >= min(known):
+        return ()
+    return tuple(
+        message
+        for ts, message in messages.items()
+        if ts in known or (ts > last and not parts_of(message, "files") and _is_unmarked(message, identity))
+    )
+
+
+def _is_unmarked(message: Wire, identity: Identity) -> bool:
+    """True for a stream that was not finished (it carries no metadata until then), and for a part."""
+    return not part_of(message, "metadata") or bool(metadata_key(message, identity, PART_TYPE))
 
 
 async def fetch_page(
@@ -94,10 +121,10 @@ async def fetch_page(
     thread_ts: str | None,
     *,
     cursor: str | None = None,
-    around: str | None = None,
+    since: str | None = None,
     limit: int = PAGE,
 ) -> Wire | Failed:
-    """Fetch a page of a thread or, without ``thread_ts``, of the channel; ``around``: only this message."""
+    """Fetch a page of a thread or, without ``thread_ts``, of the channel; ``since``: a thread from this message on."""
     if thread_ts is None:
         return await client.call(
             "conversations.history",
@@ -114,9 +141,8 @@ async def fetch_page(
             cursor=cursor,
             limit=limit,
             include_all_metadata=True,
-            oldest=around,
-            latest=around,
-            inclusive=True if around else None,
+            oldest=since,
+            inclusive=True if since else None,
         ),
         patience_s=PATIENCE_S,
     )
