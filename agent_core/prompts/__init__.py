@@ -14,7 +14,7 @@ from types import MappingProxyType
 from agent_core.errors import ConfigError
 from agent_core.llm.types import ToolSpec
 
-_PLACEHOLDER = re.compile(r"\{ *([A-Za-z_]+) *\}")
+_PLACEHOLDER = re.compile(r"\{ *([^\W\d][\w.-]*) *\}")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n\s*\n")
 
 ANSWERING = frozenset({"name", "now", "tools"})
