@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from agent_core.errors import ProviderError, is_overflow
 from agent_core.llm.provider import OFFLINE
@@ -54,5 +55,8 @@ async def make_room(calls: ModelCalls, summarizer: Summarizer, work: Work) -> No
             logger.warning("no summary this time: the model's answer is none")
             return
         conversation.summary = written
+        *earlier, step = work.record.steps
+        said = f"{written.tokens_before} tokens became {written.tokens_after}: {step.detail}"
+        work.record = replace(work.record, steps=(*earlier, replace(step, detail=said)))
         work.ctx.emit(Summarized(run_id=work.ctx.run_id, summary=written))
         return

@@ -13,6 +13,7 @@ from agent_core.llm.scripted import Turn, call, say
 from agent_core.llm.types import Finish, ModelMessage, ModelRequest
 from agent_core.memory.conversation import Conversation, Summary
 from agent_core.memory.summarize import SUMMARY_MARK, Summarizer
+from agent_core.observe import trace_as_data, trace_as_text
 from agent_core.runtime.events import Summarized
 from agent_core.runtime.state import RunState
 from tests.unit.engine.running import Bench, WordCounter
@@ -54,6 +55,8 @@ async def test_the_older_half_of_a_thread_over_its_budget_becomes_a_summary() ->
     assert not any("question 3" in text for text in sent)
     assert record.steps[0].purpose == "summary"
     assert [s.purpose for s in record.steps] == ["summary", "answer"]
+    told = f"{summary.tokens_before} tokens became {summary.tokens_after}: they asked for an index"
+    assert told in trace_as_text(trace_as_data(record))
 
 
 async def test_a_summary_is_written_from_who_said_what_and_from_what_tools_returned_as_data() -> None:
