@@ -68,6 +68,8 @@ async def test_the_home_tab_shows_the_page_with_links_to_threads(server: SlackSe
         f"• <{server.origin}/archives/D1ALICE/p1700000001000200|1 run> in your messages with me",
     ]
     assert [(o.author.id, o.tab, o.channel) for o in surfaces.asked] == [("U1ALICE", "home", "D1ALICE")]
+    assert all(block["text"].get("verbatim", True) for block in server.home_view("U1ALICE")["blocks"])
+    assert all("verbatim" in block["text"] for block in server.home_view("U1ALICE")["blocks"][1:])
     assert server.violations == []
 
 

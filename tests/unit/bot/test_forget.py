@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from agent_core.llm.scripted import call, say
 from agent_core.tools.registry import ToolRegistry
 from bot.audit import AuditLog
 from bot.forget import NOTHING, NOTHING_FORGOTTEN, STAYS, ThreadMemory
-from bot.storage.base import StoreError
+from bot.storage.base import AuditRow, StoreError
 from bot.storage.sqlite import SqliteStore
 from tests.unit.bot.desk import desk
 from tests.unit.bot.recording import ALICE, BOB, message
@@ -92,7 +93,9 @@ async def test_answers_in_the_cache_are_counted_and_forgotten(store: SqliteStore
 
 
 class NoAudit(SqliteStore):
-    async def add_audit(self, **line: object) -> None:  # type: ignore[override]
+    async def add_audit(
+        self, *, at: datetime, actor: str, action: str, thread_key: str, run_id: str, detail: str
+    ) -> AuditRow:
         raise StoreError("the disk is full")
 
 
