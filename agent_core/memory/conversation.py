@@ -12,6 +12,9 @@ from agent_core.llm.types import ModelMessage, ToolSpec
 STAMP_TOKENS = 18
 """Of the instant before a message: ``(Mon 2026-03-02 09:15 UTC)`` has 16 with the encodings known here."""
 
+RECENT_TEXTS = 64
+"""Of so many texts that are not in the history (instructions, tools, the newest answer) the count is remembered."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
@@ -47,6 +50,7 @@ class Conversation:
         self._total = 0
         self._summary: Summary | None = None
         self._covered = 0
+        self._known: dict[str, int] = {}
 
     @property
     def messages(self) -> list[ModelMessage]:
@@ -84,15 +88,9 @@ class Conversation:
         return self._total - self._covered + (0 if self._summary is None else self._summary.tokens_after)
 
     def count(self, message: ModelMessage) -> int:
-        """Tokens that ``message`` takes in a request, its frame included; one call of the tokenizer."""
-        parts = [message.content] if message.content else []
-        parts += [f"{call.name} {call.arguments}" for call in message.tool_calls]
-        frames = MESSAGE_OVERHEAD * (1 + len(message.tool_calls))
-        if message.speaker:
-            parts.append(f"[{message.speaker}]")
-        if message.at is not None:
-            frames += STAMP_TOKENS
-        return frames + (self._counter.count("\n".join(parts)) if parts else 0)
+        """Tokens that ``message`` takes in a request, its frame included; at most one call of the tokenizer."""
+        frames, text = _measure(message)
+        return frames + self._count_text(text)
 
     def count_request(self, messages: Sequence[ModelMessage], tools: Sequence[ToolSpec] = ()) -> int:
         """Tokens of a request; messages of this conversation are not counted again, tools only about.
@@ -101,11 +99,23 @@ class Conversation:
         """
         own = {id(m): tokens for m, tokens in zip(self._messages, self._tokens, strict=True)}
         described = [f"{t.name} {t.description} {json.dumps(dict(t.parameters))}" for t in tools]
-        return sum(own.get(id(m)) or self.count(m) for m in messages) + sum(map(self._counter.count, described))
+        return sum(own.get(id(m)) or self.count(m) for m in messages) + sum(map(self._count_text, described))
+
+    def _count_text(self, text: str) -> int:
+        """Count a text and remember it: it may be asked for again, or join the history."""
+        if (tokens := self._known.get(text)) is None:
+            while len(self._known) >= RECENT_TEXTS:
+                del self._known[next(iter(self._known))]
+            tokens = self._known[text] = self._counter.count(text) if text else 0
+        return tokens
 
     def append(self, message: ModelMessage, tokens: int | None = None) -> None:
         """Add the newest message; ``tokens`` is its count when it is known already (from the store)."""
-        counted = self.count(message) if tokens is None else tokens
+        counted = tokens
+        if counted is None:
+            frames, text = _measure(message)
+            known = self._known.pop(text, None)
+            counted = frames + (self._counter.count(text) if text and known is None else known or 0)
         self._messages.append(message)
         self._tokens.append(counted)
         self._total += counted
@@ -117,3 +127,15 @@ class Conversation:
 
     def __len__(self) -> int:
         return len(self._messages)
+
+
+def _measure(message: ModelMessage) -> tuple[int, str]:
+    """Return the tokens of a message's frames, and the text that is to be counted."""
+    parts = [message.content] if message.content else []
+    parts += [f"{call.name} {call.arguments}" for call in message.tool_calls]
+    frames = MESSAGE_OVERHEAD * (1 + len(message.tool_calls))
+    if message.speaker:
+        parts.append(f"[{message.speaker}]")
+    if message.at is not None:
+        frames += STAMP_TOKENS
+    return frames, "\n".join(parts)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_core.agent import Agent
+from agent_core.llm.scripted import call, say
 from agent_core.llm.types import ModelMessage, ToolCall
 from agent_core.memory.budget import select_window
 from agent_core.memory.conversation import Conversation
 from agent_core.memory.validity import is_sendable, make_sendable
+from agent_core.tools.registry import ToolRegistry
 from tests.unit.engine.histories import random_history
-from tests.unit.engine.running import WordCounter
+from tests.unit.engine.running import Bench, WordCounter
 
 
 class CountingCounter:
@@ -191,3 +195,20 @@ def test_a_new_message_costs_one_call_of_the_tokenizer_however_long_the_thread_i
     conversation.append(ModelMessage(role="assistant", content="I look", tool_calls=made))
     select_window(conversation, 200)
     assert len(calls) == 1
+
+
+async def test_a_run_whose_server_reports_no_usage_asks_the_tokenizer_once_a_message_and_once_a_tool() -> None:
+    registry, counter = ToolRegistry(), CountingCounter()
+
+    @registry.register
+    def double(a: int) -> int:
+        """Double a number."""
+        return 2 * a
+
+    rounds = [call(("double", {"a": n}), ("double", {"a": -n}), text=f"round {n}") for n in range(1, 4)]
+    silent = [replace(turn, usage=None) for turn in (*rounds, say("done"))]
+    bench = Bench(silent, agent=Agent(instructions="be brief", stream=False), registry=registry)
+    bench.conversation = Conversation(counter)
+    record = await bench.ask("six sums?")
+    assert (record.answer, record.usage.exact) == ("done", False)
+    assert counter.asked == len(bench.conversation) + 1 + 1  # and the instructions
