@@ -169,6 +169,8 @@ class Session:
             if not answer.text:  # there is nothing that a draft could become
                 await self._sender.detach(run.run_id)
                 await self._sender.discard(claim, run.run_id)
+                if answer.error != "denied":
+                    await self._adapters[turn.thread.platform].set_status(turn.thread, "")
             await self._deliver(claim)
         finally:
             await self._sender.detach(run.run_id)

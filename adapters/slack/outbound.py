@@ -43,6 +43,9 @@ from adapters.slack.wire import Wire, text_of
 
 log = structlog.get_logger("hermod.slack")
 
+END_PATIENCE_S = 1.0
+"""How long the end of a session waits for its turn; else people keep seeing a stop button that stops nothing."""
+
 STATUS_TIMEOUT_S = 3.0
 
 SIGNS: Mapping[str, str] = {"queued": "hourglass_flowing_sand", "seen": "eyes", "stopped": "octagonal_sign"}
@@ -53,6 +56,15 @@ MOST_REMEMBERED = 2_000
 _Known = TypeVar("_Known")
 
 _NOT_THERE = frozenset({"not_in_channel", "channel_not_found", "is_archived", "restricted_action"})
+
+_THIS_PLACE = _NOT_THERE | {
+    "invalid_thread_ts",
+    "thread_not_found",
+    "message_not_found",
+    "user_not_in_channel",
+    "restricted_action_thread_locked",
+}
+"""Codes that say nothing of other places: the thread was deleted, the channel left."""
 
 
 async def _nobody(_: Iterable[str]) -> Mapping[str, Person]:
@@ -92,11 +104,11 @@ class SlackOutbound:
         self._files = SlackFiles(client, file_hosts)
         self._urls = ResponseUrls(client, monotonic)
         self._off: set[str] = set()  # methods that the app may not use
-        self._working: OrderedDict[str, None] = OrderedDict()  # threads whose session shows as processing
+        self._working: OrderedDict[str, None] = OrderedDict()  # threads in which work shows
         self._refused: OrderedDict[str, int] = OrderedDict()  # by key: how many forms of it Slack refused
         self._unseen: OrderedDict[str, None] = OrderedDict()  # keys of private posts that nobody can look for
         self._drafts = Drafts(
-            client, mode=drafts, identify=identify, attach=self._attach, monotonic=monotonic, sleep=sleep
+            client, mode=drafts, identify=identify, attach=self._end_public, monotonic=monotonic, sleep=sleep
         )
 
     async def close(self) -> None:
@@ -117,9 +129,12 @@ class SlackOutbound:
         surface = build_surface(reply)
         if not surface.text.strip():
             return Rejected(reason="the text is empty")
-        if reply.private_to:
-            return await self._post_private(reply, surface, since)
-        return await self._post_public(reply, surface, since)
+        if not reply.private_to:
+            return await self._post_public(reply, surface, since)
+        outcome = await self._post_private(reply, surface, since)
+        if isinstance(outcome, Delivered):
+            await self.set_status(reply.thread, "")  # only a message that all see takes the status away
+        return outcome
 
     async def _post_public(self, reply: Reply, surface: Surface, since: float) -> Delivery:
         answer: Wire | Failed = {}
@@ -132,7 +147,7 @@ class SlackOutbound:
             log.warning("slack_blocks_refused", thread=reply.thread.key, code=answer.code)
             _remember(self._refused, reply.key, n + 1)
         if not isinstance(answer, Failed):
-            await self._attach(replace(reply, files=surface.files))
+            await self._end_public(replace(reply, files=surface.files))
             return Delivered(remote_id=text_of(answer, "ts"))
         if answer.code in _NOT_THERE and reply.respond_to and self._urls.usable(reply.respond_to):
             return await self._post_url(reply, surface)
@@ -203,6 +218,13 @@ class SlackOutbound:
             _remember(self._unseen, reply.key, None)
         return failed.outcome if failed is not None else Rejected(reason="the text is empty")
 
+    async def _end_public(self, reply: Reply) -> None:
+        """Do what follows a reply that all see: its files, and the end of what the thread's session shows."""
+        await self._attach(reply)
+        thread_ts = thread_ts_of(reply.thread)
+        if thread_ts is not None:
+            await self._set_session(reply.thread, thread_ts, working=False)
+
     async def _attach(self, reply: Reply) -> None:
         """Post the reply's files after its text; a file that fails is named in the thread, and costs nothing else."""
         for attachment in reply.files:
@@ -247,7 +269,7 @@ class SlackOutbound:
     async def set_status(self, thread: ThreadRef, text: str) -> None:
         """Show that work goes on, and that the thread's agent session does. Best effort; never raises."""
         thread_ts = thread_ts_of(thread)
-        if thread_ts is None:
+        if thread_ts is None or not (text or thread.key in self._working):
             return
         await self._quietly(
             "assistant.threads.setStatus",
@@ -265,7 +287,7 @@ class SlackOutbound:
     async def _set_session(self, thread: ThreadRef, thread_ts: str, *, working: bool) -> None:
         """Tell the agent session (docs.slack.dev/ai/agent-sessions), which gives people a stop button."""
         method = "agents.sessions.setStatus"
-        if working == (thread.key in self._working) or method in self._off:
+        if working == (thread.key in self._working):
             return
         if working:
             _remember(self._working, thread.key, None)
@@ -279,6 +301,7 @@ class SlackOutbound:
                     channel_id=thread.channel, thread_ts=thread_ts, status="processing" if working else "active"
                 ),
                 priority=1,
+                patience_s=0.0 if working else END_PATIENCE_S,
                 timeout_s=STATUS_TIMEOUT_S,
             ),
             optional=True,
@@ -320,7 +343,8 @@ class SlackOutbound:
         answer = await call()
         if not isinstance(answer, Failed):
             return
-        if answer.refused or answer.code in NO_METHOD or (optional and isinstance(answer.outcome, Rejected)):
+        never = optional and isinstance(answer.outcome, Rejected) and answer.code not in _THIS_PLACE
+        if answer.refused or answer.code in NO_METHOD or never:
             self._off.add(what)
             (log.info if optional else log.warning)("slack_switched_off", what=what, reason=answer.said)
 

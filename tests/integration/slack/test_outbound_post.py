@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from adapters.chat import Button, Delivered, InDoubt, Rejected, Reply, RetryLater
 from adapters.slack.client import SlackClient
 from adapters.slack.respond import USES, ResponseUrls
-from tests.integration.slack.desk import HandClock, open_outbound, place, reply
+from tests.integration.slack.desk import ALICE, HandClock, open_outbound, place, reply, until
 from tests.servers.slack import Outcome, SlackServer
 
 BUTTONS = (
@@ -269,7 +270,41 @@ async def test_a_session_shows_that_it_works_and_stops(server: SlackServer) -> N
         for text in ("thinking", "looking", "", ""):
             await outbound.set_status(place(root), text)
     assert [c.args["status"] for c in server.calls_to("agents.sessions.setStatus")] == ["processing", "active"]
-    assert [s["status"] for s in server.statuses] == ["thinking", "looking", "", ""]
+    assert [s["status"] for s in server.statuses] == ["thinking", "looking", ""]
+
+
+async def test_an_answer_ends_what_its_session_shows_and_the_next_turn_shows_again(server: SlackServer) -> None:
+    root = await server.say("root")
+    async with open_outbound(server) as outbound:
+        for number in range(2):
+            await outbound.set_status(place(root), "thinking")
+            assert server.session(root)["status"] == "processing"
+            draft = outbound.open_draft(place(root), asker=ALICE)
+            assert draft is not None
+            await draft.show("One two ")
+            await until(partial(getattr, draft, "remote_id"))
+            server.stop_stream_as_user(draft.remote_id)
+            answer = reply(root, "One two three.", key=f"run-{number}/1")
+            assert isinstance(await draft.finish(answer), Delivered)
+            assert server.session(root)["status"] == "active"
+
+
+async def test_what_only_one_person_sees_takes_the_status_away_too(server: SlackServer) -> None:
+    root = await server.say("root")
+    async with open_outbound(server) as outbound:
+        await outbound.set_status(place(root), "thinking")
+        assert isinstance(await outbound.post(reply(root, private_to="U1ALICE")), Delivered)
+    assert server.shown_status(root) == ""
+    assert server.session(root)["status"] == "active"
+
+
+async def test_a_deleted_thread_does_not_take_the_sessions_of_others_away(server: SlackServer) -> None:
+    root = await server.say("root")
+    async with open_outbound(server) as outbound:
+        server.inject("agents.sessions.setStatus", error="invalid_thread_ts")
+        await outbound.set_status(place("1.1"), "thinking")
+        await outbound.set_status(place(root), "thinking")
+    assert server.session(root)["status"] == "processing"
 
 
 @pytest.mark.parametrize("fault", [{"error": "app_not_agent"}, {"error": "unknown_method"}])
