@@ -24,6 +24,9 @@ _QUOTES = {"```": "```", "`": "`", '"': '"', "'": "'", "“": '”"“', "„": 
 _KEY = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)=")
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s?(ms|s|sec|min|m|h)", re.IGNORECASE)
 _SECONDS = {"ms": 0.001, "s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
+_ANALYZED = re.compile(r"\s*explain\b[^;]{0,80}?\banaly[sz]e\b", re.IGNORECASE)
+"""This would run the statement: the tool is to see it, and to say so."""
+
 _OPEN_ENDED = re.compile(r"(?:\b(?:where|and|or|on|set|having|not|by|between|like|in)|[,(=<>+*/|-])$", re.IGNORECASE)
 _YES, _NO = ("yes", "true", "on", "1"), ("no", "false", "off", "0")
 _ANY_TIME = datetime(9000, 1, 1, tzinfo=UTC)
@@ -201,7 +204,7 @@ def read_value(name: str, schema: Mapping[str, object], value: str) -> object:
         if kind in types and (read := _READERS[kind](schema, value)) is not None:
             return read
     if "string" in types or not types:
-        return tidy_sql(value) if schema.get("format") == "sql" else value
+        return tidy_sql(value) if schema.get("format") == "sql" and not _ANALYZED.match(value) else value
     raise BadArguments(
         f"{name}={value}: it has to be {' or '.join(_WORDS.get(t, t) for t in sorted(types - {'null'}))}"
     )

@@ -30,6 +30,9 @@ from bot.storage.base import Fenced, StoreError
 
 log = structlog.get_logger("hermod.live")
 
+FIRST_AFTER = 7
+"""Times ``every_s`` before anything is shown: an answer that is written by then is posted whole, without a flicker."""
+
 SHOW_EVERY_S = 0.1
 """The shortest time between two texts that a draft is given; how often the platform is told is the draft's part."""
 
@@ -212,6 +215,9 @@ class Live:
         """Show what is new until the end, and record what became visible, which may be a while later."""
         shown: tuple[str, tuple[PlanStep, ...]] = ("", ())
         kept: str | None = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_AFTER * self._every_s):
+                await self._ended.wait()
         while not self._ended.is_set():
             await self._wait(None if kept is None else ID_LOOK_S[bool(kept)])
             self._changed.clear()

@@ -11,7 +11,7 @@ from adapters.chat import ThreadRef
 from agent_core.context import RunContext, SystemClock
 from bot.access import Caller
 from bot.app import build_limits, build_tools, open_storage
-from bot.arguments import BadArguments, describe_usage
+from bot.arguments import BadArguments, describe_usage, fields_of
 from bot.cli.setup import print_failure, print_json, print_text, set_up
 from bot.commands import parse_pairs, summarise
 from bot.redact import SecretRedactor
@@ -56,8 +56,11 @@ async def run_tool(name: str, words: list[str], *, config: Path | None, as_json:
         try:
             arguments = parse_pairs(spec, words)
         except BadArguments as e:
-            print_failure(str(e), code="invalid_arguments", as_json=as_json)
-            return 1
+            named = dict(word.split("=", 1) for word in words if "=" in word)
+            if len(named) < len(words) or not named.keys() <= fields_of(spec).keys():
+                print_failure(str(e), code="invalid_arguments", as_json=as_json)
+                return 1
+            arguments = dict[str, object](named)  # only values are wrong, and of these the tool itself tells more
         result = await tools.commands.call(ctx, spec, arguments)
     if as_json:
         print_json(_as_envelope(result.content, ok=result.ok))
