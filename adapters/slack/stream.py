@@ -19,7 +19,7 @@ import structlog
 from adapters.chat import Attachment, Delivered, Delivery, InDoubt, PlanStep, Rejected, Reply, RetryLater
 from adapters.slack.live import EDIT_MAX, ENDED, Kind, LiveMessage, Spot, fits_edit
 from adapters.slack.outcome import Failed
-from adapters.slack.piece import cut_at, open_fence, settle
+from adapters.slack.piece import cut_at, open_fence, open_table, settle
 from adapters.slack.surface import build_controls, build_surface
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class SlackDraft:
     async def _begin(self, text: str, plan: tuple[PlanStep, ...], since: float) -> float:
         kind: Kind = "stream" if self._stream and self._desk.may_stream else "edit"
         start = len(text) - len(text[len(self._shown) :].lstrip())
-        head = _reopened(self._shown)
+        head = _reopened(self._shown, text)
         if text == self._shown and self._messages:
             return 0.0  # a plan alone begins no second message
         message = LiveMessage(self._desk.client, self._spot, kind=kind, start=start, head=head)
@@ -236,7 +236,8 @@ class SlackDraft:
     async def _fill(self, message: LiveMessage, text: str, *, priority: int, since: float) -> Failed | None:
         """Leave a message in which ``text`` does not fit: full to a good place, or as it is when that is near."""
         body = text[message.start :]
-        end = message.start + cut_at(body, lambda piece: message.fits(message.head + piece), message.most)
+        shown = len(self._shown) - message.start if message.kind == "stream" else 0
+        end = message.start + cut_at(body, lambda piece: message.fits(message.head + piece), message.most, shown)
         near = len(self._shown) - message.start >= (end - message.start) // 2
         if message.kind == "stream" or not near:
             piece = message.head + text[message.start : end]
@@ -341,7 +342,7 @@ class SlackDraft:
             if failed is None:
                 return Delivered(remote_id=last.ts), False
             return (None if isinstance(failed.outcome, Rejected) else failed.outcome), False
-        head = _reopened(self._shown)
+        head = _reopened(self._shown, text)
         end = start + cut_at(text[start:], lambda piece: fits_edit(head + piece), EDIT_MAX)
         final = end == len(text)
         message = LiveMessage(self._desk.client, self._spot, kind="edit", start=start, head=head)
@@ -370,7 +371,7 @@ class SlackDraft:
         return True
 
 
-def _reopened(shown: str) -> str:
-    """The line that goes on with a code block in another message."""
-    fence = open_fence(shown)
-    return f"{fence}\n" if fence else ""
+def _reopened(shown: str, text: str) -> str:
+    """The lines that go on with a code block or a table in another message."""
+    head = open_fence(shown) or open_table(shown, text[len(shown) :])
+    return f"{head}\n" if head else ""

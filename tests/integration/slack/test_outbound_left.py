@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 
@@ -29,6 +30,10 @@ async def leave(outbound: SlackOutbound, root: str, text: str) -> str:
     await draft.show(text)
     await until(lambda: draft.remote_id)
     return draft.remote_id
+
+
+def _more_calls(server: SlackServer, calls: int) -> bool:
+    return len(server.calls) > calls
 
 
 @pytest.mark.parametrize("mode", ["stream", "edits"])
@@ -77,3 +82,24 @@ async def test_what_people_and_other_apps_wrote_stays(server: SlackServer) -> No
     async with open_outbound(server) as outbound:
         await outbound.discard_draft(place(root), "")
     assert [m["text"] for m in server.messages("C1OPS", root)] == before
+
+
+async def test_a_streamed_message_that_is_full_goes_on_in_another_one(server: SlackServer) -> None:
+    """The best place to leave it may be before what is visible already, and a stream takes nothing back."""
+    root = await server.say("root")
+    blocks = [f"## Part {n}\n\n" + f"word{n} " * 700 for n in range(6)]
+    text = "\n\n".join(block.rstrip() for block in blocks)
+    async with open_outbound(server, HandClock()) as outbound:
+        draft = outbound.open_draft(place(root), asker=ALICE)
+        assert draft is not None
+        for end in range(400, len(text), 400):
+            await draft.show(text[:end])
+            calls = len(server.calls)
+            await until(partial(_more_calls, server, calls), 10)
+        first = server.bot_messages("C1OPS", root)[0]["ts"]
+        assert isinstance(await draft.finish(reply(root, text)), Delivered)
+    found = server.bot_messages("C1OPS", root)
+    assert found[0]["ts"] == first
+    assert " ".join(" ".join(texts(server, root)).split()) == " ".join(text.split())
+    assert len(server.calls_to("chat.startStream")) == len(found) > 1
+    assert server.calls_to("chat.delete") == []

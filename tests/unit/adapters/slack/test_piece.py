@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.slack.piece import cut_at, neutralise, open_fence, settle
+from adapters.slack.piece import cut_at, neutralise, open_fence, open_table, settle
 
 MARKUP = st.text(alphabet=st.sampled_from("<>!@#[]()`~\n herchannlvyo|U1.x中"), max_size=120)
 LIVE = re.compile(r"<[!@#]|\]\(\s*<?[!@#]|\]:\s*<?[!@#]|@(?:here|channel|everyone)", re.I)
@@ -89,3 +89,27 @@ def test_a_cut_falls_between_blocks_then_lines_then_words() -> None:
     assert cut("one two three four five six") == "one two three four"
     assert cut("x" * 40) == "x" * 20
     assert cut("```\na b c\n\nd\nef g h i j k") == "```\na b c\n\nd"  # not at the blank line inside the code
+
+
+def test_a_cut_never_falls_before_what_is_visible() -> None:
+    def cut(text: str, shown: str) -> str:
+        return text[: cut_at(text, lambda piece: len(piece) <= 20, 20, len(shown))]
+
+    assert cut("one two\n\nthree four five six", "one two\n\nthree") == "one two\n\nthree four"
+    assert cut("one two\n\nthree four fivesix", "one two\n\nthree four") == "one two\n\nthree four"
+    assert cut("one two\n\nthree fourfivesix", "one two\n\nthree fourfi") == "one two\n\nthree fourfi"
+
+
+@pytest.mark.parametrize(
+    ("text", "rest", "head"),
+    [
+        ("x\n\n| a | b |\n|---|:-:|\n| 1 | 2 |", "\n| 3 | 4 |", "| a | b |\n|---|:-:|"),
+        ("| a | b |\n|---|---|", "\n| 3 | 4 |", "| a | b |\n|---|---|"),
+        ("| a | b |\n|---|---|\n| 1 | 2 |", "\n\n| 3 | 4 |", ""),
+        ("| a | b |\n|---|---|\n| 1 |", " 2 |", ""),
+        ("| a | b |", "\n|---|---|", ""),
+        ("| a", "\n| b", ""),
+    ],
+)
+def test_a_table_goes_on_under_its_head(text: str, rest: str, head: str) -> None:
+    assert open_table(text, rest) == head
