@@ -53,15 +53,17 @@ class World:
     async def ask(self, text: str, *, timeout_s: float = 60.0) -> tuple[str, str]:
         """Mention the bot in a new thread; return the whole answer and the id of the run behind it."""
         root = await self.slack.mention(text)
-        await self.slack.wait_until(lambda: self.slack.bot_messages("C1OPS", root), timeout_s)
-        run = await self._find_run(root)
+        run = await self._find_run(root, timeout_s)  # an answer is seen while it is written: this waits for its end
         return "\n".join(m["text"] for m in self.slack.bot_messages("C1OPS", root)), run
 
-    async def _find_run(self, root: str) -> str:
-        async with asyncio.timeout(10):
+    async def _find_run(self, root: str, timeout_s: float) -> str:
+        async with asyncio.timeout(timeout_s):
             while True:
                 with contextlib.closing(sqlite3.connect(self.folder / "hermod.db", timeout=10)) as connection:
-                    query = "SELECT run_id FROM run WHERE thread_key LIKE ? AND ended_at IS NOT NULL"
+                    query = (
+                        "SELECT run_id FROM run WHERE thread_key LIKE ? AND ended_at IS NOT NULL AND NOT EXISTS"
+                        " (SELECT 1 FROM outbox WHERE outbox.run_id = run.run_id AND outbox.state <> 'delivered')"
+                    )
                     row = connection.execute(query, (f"%/{root}",)).fetchone()
                 if row is not None:
                     return str(row[0])
