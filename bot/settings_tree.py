@@ -65,9 +65,9 @@ class ModelSettings(Section):
     api_key_file: str | None = Field(default=None, description=_file_of("api_key"))
     weight: float = Field(
         default=1.0,
-        gt=0,
+        ge=0,
         le=1_000_000,
-        description="Share of the first requests within one priority; the others are the fallback.",
+        description="Share of the first requests within one priority; the others are the fallback. 0: only a fallback.",
     )
     priority: int = Field(default=0, ge=0, le=1000, description="Lower numbers are asked first.")
     timeout_s: Seconds = Field(default=60.0, description="Bound of one request, streaming included, in seconds.")

@@ -49,6 +49,10 @@ class Spot:
     recipient_team: str = ""
 
 
+PLAN_TITLE: Block = {"type": "plan_update", "title": "What I do"}
+"""The head of a plan's card (chat.startStream: ``plan_update``)."""
+
+
 def build_tasks(plan: Sequence[PlanStep]) -> list[Block]:
     """Build the chunks that show steps of a plan (chat.startStream: ``task_update``)."""
     chunks: list[Block] = []
@@ -224,12 +228,14 @@ class LiveMessage:
     # -- the wire
     def _start(self, text: str, plan: Sequence[PlanStep]) -> Send:
         body, spot = _said(self._stream.show(text), plan), self._spot
+        if plan:
+            body["chunks"].insert(0, PLAN_TITLE)
         return lambda web: web.chat_startStream(
             channel=spot.channel,
             thread_ts=spot.thread_ts,
             recipient_user_id=spot.recipient_user or None,
             recipient_team_id=spot.recipient_team or None,
-            task_display_mode="timeline" if plan else None,
+            task_display_mode="plan" if plan else None,
             **body,
         )
 

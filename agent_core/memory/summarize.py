@@ -19,6 +19,9 @@ LEAST_MESSAGES = 6
 """Fewer earlier messages than these are never summarised."""
 
 LIMIT = "150 words, or 200 characters where it is written in Chinese"
+MAX_CHARS = 2_400
+"""Of a summary: twice what 150 long words take. A model that writes more has not summarised."""
+
 MAX_TOKENS = 800
 TIMEOUT_S = 30.0
 RESULT_CHARS = 1_500
@@ -82,7 +85,7 @@ class Summarizer:
     def accept(self, response: ModelResponse, conversation: Conversation, covers: int) -> Summary | None:
         """Return the summary, or None when the response is none: empty, cut off, refused, or no shorter."""
         text = response.message.content.strip()
-        if response.finish is not Finish.STOP or response.message.tool_calls or not text:
+        if response.finish is not Finish.STOP or response.message.tool_calls or not 0 < len(text) <= MAX_CHARS:
             return None
         summary = Summary(text=text, covers=covers)
         after = conversation.count(summary_message(summary)) + MESSAGE_OVERHEAD

@@ -66,6 +66,7 @@ async def test_steps_of_a_plan_are_shown_as_tasks(server: SlackServer) -> None:
         await draft.show("Found ", [PlanStep(id="2", title="explain", state="running")])
         await server.wait_until(lambda: "2" in stream["tasks"])
         assert isinstance(await draft.finish(reply(root, "Found two.")), Delivered)
+    assert stream["plan"] == "What I do"
     assert stream["tasks"]["1"]["title"] == "slow queries <\u200b!here>"
     assert stream["tasks"]["2"]["status"] == "complete"  # nothing spins for ever
     assert texts(server, root) == ["Found two."]
