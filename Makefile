@@ -42,6 +42,7 @@ docs: $(STAMP)
 	$(BIN)/python -m scripts.write_docs
 	$(BIN)/python -m scripts.write_bug_table
 	$(BIN)/python -m scripts.write_slack_rows
+	$(BIN)/python -m scripts.write_manifest
 
 constraints:
 	PYTHON="$(PYTHON)" scripts/make_constraints.sh
