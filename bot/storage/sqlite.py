@@ -224,7 +224,9 @@ class SqliteStore(SqliteInstallations):
 
     async def forget_thread(self, thread_key: str) -> Kept:
         """Drop what was said and found in a thread."""
-        return await self._writer.run(partial(memory.forget_thread, thread_key=thread_key))
+        kept = await self._writer.run(partial(memory.forget_thread, thread_key=thread_key))
+        await self._writer.empty_log()
+        return kept
 
     async def list_sessions(self, *, limit: int = 50, author: str = "") -> tuple[SessionRow, ...]:
         """Return threads, the most recently active first; ``tokens`` are those of the history."""

@@ -13,6 +13,7 @@ savepoint, so that one failing changes nothing for the others.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 import threading
@@ -32,6 +33,7 @@ T = TypeVar("T")
 
 BUSY_TIMEOUT_S = 10.0
 BATCH_MAX = 64
+LOG_PATIENCE_MS = 500
 _WAL_KEEP_BYTES = 64 * 1024 * 1024
 _STATEMENTS_KEPT = 256
 _OLDEST_SQLITE = (3, 37, 0)  # STRICT tables
@@ -127,6 +129,7 @@ def _connect_plain(path: Path) -> sqlite3.Connection:
         )
         connection.row_factory = sqlite3.Row
         connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA secure_delete = ON").fetchall()  # what is forgotten is overwritten in the file
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_KEEP_BYTES}").fetchall()
     except sqlite3.Error as error:
         if connection is not None:
@@ -287,6 +290,15 @@ class Writer:
             self._flusher = asyncio.create_task(self._flush(self._connection), name="hermod-store-writer")
         return cast(T, await job.future)
 
+    async def empty_log(self) -> None:
+        """Move the write-ahead log into the file and cut it off, so that it holds nothing of what was dropped.
+
+        Where another process reads, it stays until that one is done; it is overwritten then.
+        """
+        if self._connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                await _hop(self._connection, _truncate_log)
+
     async def _flush(self, connection: aiosqlite.Connection) -> None:
         """Write batch after batch until nobody waits. ``run`` starts it, ``close`` waits for it."""
         batch: list[_Job] = []
@@ -339,6 +351,14 @@ class Writer:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
         return outcomes
+
+
+def _truncate_log(connection: sqlite3.Connection) -> None:
+    connection.execute(f"PRAGMA busy_timeout = {LOG_PATIENCE_MS}").fetchall()  # all other writing waits meanwhile
+    try:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT_S * 1000)}").fetchall()
 
 
 def _run_in_savepoint(connection: sqlite3.Connection, tx: Tx, work: Callable[[Tx], object]) -> object:

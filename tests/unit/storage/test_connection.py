@@ -40,10 +40,38 @@ def _values(tx: Tx) -> list[int]:
     return [row["x"] for row in tx.all("SELECT x FROM t ORDER BY x")]
 
 
+def _naming(folder: Path, word: bytes) -> list[str]:
+    return [file.name for file in folder.iterdir() if word in file.read_bytes()]
+
+
 async def test_only_durable_work_is_flushed_and_the_rest_is_not(writer: Writer) -> None:
     normal, full = 1, 2
     for durable, expected in ((True, full), (False, normal), (False, normal), (True, full)):
         assert await writer.run(lambda tx: tx.all("PRAGMA synchronous")[0][0], durable=durable) == expected
+
+
+async def test_what_was_dropped_is_in_no_file_any_more(writer: Writer, path: Path) -> None:
+    secret = "canary " * 2_000  # fills pages of its own
+    await writer.run(lambda tx: tx.do("INSERT INTO t (x, s) VALUES (1, ?), (2, 'canary')", secret))
+    await writer.empty_log()
+    assert _naming(path.parent, b"canary") == [path.name]
+    await writer.run(lambda tx: tx.do("DELETE FROM t WHERE x = 1"))
+    await writer.run(lambda tx: tx.do("UPDATE t SET s = '' WHERE x = 2"))
+    await writer.empty_log()
+    assert _naming(path.parent, b"canary") == []
+    assert await writer.run(lambda tx: tx.all("PRAGMA busy_timeout")[0][0]) >= 5000
+
+
+async def test_the_log_of_a_file_that_is_read_elsewhere_is_left_and_nobody_waits_long(
+    writer: Writer, path: Path
+) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN")
+        other.execute("SELECT count(*) FROM t").fetchall()
+        await writer.run(lambda tx: tx.do("INSERT INTO t (x) VALUES (1)"))
+        async with asyncio.timeout(4):
+            await writer.empty_log()
+    assert await writer.run(_values) == [1]
 
 
 async def test_the_file_is_in_wal_mode_with_foreign_keys_on_both_connections(writer: Writer, path: Path) -> None:
