@@ -159,7 +159,7 @@ async def _examine_platforms(checkups: Mapping[str, Checkup]) -> AsyncIterator[F
             await checkup.stop()
         for problem in problems:
             state: Literal["warning", "error"] = "error" if problem.fatal else "warning"
-            yield Finding(part=name, state=state, text=problem.what, fix=problem.fix)
+            yield Finding(part=name, state=state, text=problem.what.removeprefix(f"{name}: "), fix=problem.fix)
         if not problems:
             yield Finding(part=name, state="ok", text=checkup.fine)
 

@@ -61,11 +61,11 @@ async def test_everything_that_is_wrong_is_named_with_its_remedy(tmp_path: Path,
     assert done.code == 1
     told = "\n".join(f"{i['state']} {i['text']} -> {i['fix']}" for i in found["slack"])
     for line in (
-        "warning slack: this machine's clock is",
-        "error slack: the scope files:write is missing",
-        "warning slack: Hermod is not in the channel C2OUT of access.channels",
-        "warning slack: Hermod is not in the channel C3GONE of access.channel_targets",
-        "warning slack: Hermod is not in the channel C4GONE of reports.daily.channel",
+        "warning this machine's clock is",
+        "error the scope files:write is missing",
+        "warning Hermod is not in the channel C2OUT of access.channels",
+        "warning Hermod is not in the channel C3GONE of access.channel_targets",
+        "warning Hermod is not in the channel C4GONE of reports.daily.channel",
     ):
         assert line in told
     assert all(i["fix"] for i in found["slack"])
