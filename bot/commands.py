@@ -142,7 +142,8 @@ def parse_pairs(spec: ToolSpec, words: Sequence[str]) -> dict[str, object]:
 def summarise(spec: ToolSpec) -> str:
     """Return the first sentence of a tool's description, on one line."""
     text = " ".join(spec.description.split())
-    return re.split(r"(?<=[.!?:])\s", text, maxsplit=1)[0]
+    first = re.split(r"(?<=[.!?:])\s", text, maxsplit=1)[0]
+    return f"{first[:-1]}." if first.endswith(":") else first
 
 
 def list_slash_commands(specs: Sequence[ToolSpec], prefix: str = "") -> tuple[CommandInfo, ...]:
@@ -248,7 +249,9 @@ class CommandRunner:
         try:
             return RunTool(spec=spec, arguments=read_arguments(spec, text, split_words(text)), word=name)
         except BadArguments as e:
-            return Tell(text=f"{_sentence(str(e))}\n\n{self._describe_tool(spec)}", ok=False)
+            named = rf"(\A|no argument of ){re.escape(spec.name)}\b"
+            wrong = re.sub(named, lambda found: f"{found[1]}`{self._written(spec)}`", str(e))
+            return Tell(text=f"{_sentence(wrong)}\n\n{self._describe_tool(spec)}", ok=False)
 
     def _read_help(self, specs: Sequence[ToolSpec], about: str) -> Reading:
         if not about:

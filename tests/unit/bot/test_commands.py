@@ -166,6 +166,12 @@ async def test_help_and_mistakes_are_told_to_the_one_who_wrote_them(store: Store
     assert provider.requests == []
 
 
+async def test_a_mistake_is_told_with_the_words_that_people_write(store: Store) -> None:
+    made, _ = desk(store, [], registry=build_tools([]))
+    (said,) = await give(made, slash("bogus=1", name="slowq"))
+    assert said.text.startswith("`/slowq` has no argument 'bogus'")
+
+
 async def test_a_tool_that_a_person_may_not_use_is_not_told_of(store: Store) -> None:
     ran: list[object] = []
     made, _ = desk(store, [say("answer")], registry=build_tools(ran), policy=AccessPolicy(tools=("look",)))
