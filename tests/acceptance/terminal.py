@@ -74,6 +74,7 @@ class Terminal:
         self._seen = 0
         self._master = master
         self._changed = asyncio.Event()
+        self._ended = asyncio.Event()
         asyncio.get_running_loop().add_reader(master, self._read)
 
     def _read(self) -> None:
@@ -83,6 +84,7 @@ class Terminal:
             data = b""
         if not data:
             asyncio.get_running_loop().remove_reader(self._master)
+            self._ended.set()
         self.screen += data.decode(errors="replace").replace("\r\n", "\n")
         self._changed.set()
 
@@ -100,9 +102,13 @@ class Terminal:
         return self.screen[before : self._seen]
 
     async def wait(self, timeout_s: float = 30.0) -> int:
-        """Wait for the command's end and return its exit code."""
+        """Wait for the command's end, and for all that it has shown; return its exit code."""
         async with asyncio.timeout(timeout_s):
-            return await self.process.wait()
+            code = await self.process.wait()
+        with contextlib.suppress(TimeoutError):  # something of it may hold the terminal open
+            async with asyncio.timeout(2):
+                await self._ended.wait()
+        return code
 
 
 @asynccontextmanager
