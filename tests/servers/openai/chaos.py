@@ -29,7 +29,7 @@ class Chaos:
 
     def apply(self, request: Request, answer: Reply | Failure) -> Reply | Failure:
         """The answer, or the fault that takes its place."""
-        what = f"{request.last_user}\0{request.step}"
+        what = f"{request.last_said}\0{request.step}"
         self._asked[what] += 1
         rng = random.Random(f"{self.seed}\0{what}\0{self._asked[what]}")
         if isinstance(answer, Failure) or rng.random() >= self.rate:

@@ -72,7 +72,7 @@ class OpenAIServer:
         """Match requests by regular expressions and facts; no argument matches all. Earlier rules win."""
         when: list[Callable[[Request], bool]] = []
         if user is not None:
-            when.append(lambda r: re.search(user, r.last_user, re.I | re.S) is not None)
+            when.append(lambda r: re.search(user, r.last_said, re.I | re.S) is not None)
         if system is not None:
             when.append(lambda r: re.search(system, r.system, re.I | re.S) is not None)
         if step is not None:
