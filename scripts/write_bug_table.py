@@ -131,13 +131,21 @@ ROWS: Sequence[BugRow] = (
 """Row N is ``ROWS[N - 1]``. Links go to the issue or pull request; GitHub forwards between the two."""
 
 
+def find_named(pattern: re.Pattern[str], root: Path = ROOT) -> Iterator[tuple[re.Match[str], FoundTest]]:
+    """Yield every test whose whole name fits ``pattern``, by file and line, with the match."""
+    for path in sorted((root / "tests").rglob("test_*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        for node in sorted(functions, key=lambda node: node.lineno):
+            if match := pattern.fullmatch(node.name):
+                yield match, FoundTest(path.relative_to(root).as_posix(), node.name)
+
+
 def find_tests(root: Path = ROOT) -> Mapping[int, Sequence[FoundTest]]:
     """Find the tests of every row by their names, sorted by file and line."""
     found: defaultdict[int, list[FoundTest]] = defaultdict(list)
-    for path in sorted((root / "tests").rglob("test_*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (match := _NAME.fullmatch(node.name)):
-                found[int(match[1])].append(FoundTest(path.relative_to(root).as_posix(), node.name))
+    for match, test in find_named(_NAME, root):
+        found[int(match[1])].append(test)
     return found
 
 
@@ -150,14 +158,14 @@ def render_page(tests: Mapping[int, Sequence[FoundTest]]) -> str:
 def _lines(tests: Mapping[int, Sequence[FoundTest]]) -> Iterator[str]:
     for n, row in enumerate(ROWS, 1):
         links = ", ".join(map(_link, row.links))
-        kept = "<br>".join(_describe(test) for test in tests.get(n, ())) or f"*no test:* {row.why_not}"
+        kept = describe_kept(_NAME, tests.get(n, ()), row.why_not)
         yield f"| {n} | {row.symptom} | {links} | {kept} |"
 
 
-def _describe(test: FoundTest) -> str:
-    match = _NAME.fullmatch(test.name)
-    assert match is not None
-    return f"`{test.path}`: {match[2].replace('_', ' ')}"
+def describe_kept(pattern: re.Pattern[str], tests: Sequence[FoundTest], why_not: str) -> str:
+    """Write the cell that says what keeps a bug out, by the last group of ``pattern``, or why nothing does."""
+    said = (f"`{test.path}`: {pattern.sub(lambda m: m[m.re.groups].replace('_', ' '), test.name)}" for test in tests)
+    return "<br>".join(said) or f"*no test:* {why_not}"
 
 
 def _link(name: str) -> str:
@@ -177,13 +185,17 @@ _HEAD = [
 _TABLE = ["| row | what people saw | reported in | tests |", "|--|--|--|--|"]
 
 
+def write_page(page: Path, text: str) -> int:
+    """Write a page if it changed; returns the exit code."""
+    if not page.exists() or page.read_text(encoding="utf-8") != text:
+        page.write_text(text, encoding="utf-8")
+        sys.stdout.write(f"docs/{page.name} written\n")
+    return 0
+
+
 def main() -> int:
     """Write the page if it changed."""
-    text = render_page(find_tests())
-    if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
-        PAGE.write_text(text, encoding="utf-8")
-        sys.stdout.write("docs/bug-rows.md written\n")
-    return 0
+    return write_page(PAGE, render_page(find_tests()))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ of its name: ``test_b051_...``, or ``test_b038_b042_...`` for two rows.
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 from collections import defaultdict
@@ -15,9 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from scripts.slack_rows import ROWS, SlackRow
-from scripts.write_bug_table import FoundTest
+from scripts.write_bug_table import ROOT, FoundTest, describe_kept, find_named, write_page
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "slack-bug-rows.md"
 _NAME = re.compile(r"test_((?:b\d{3}_)+)(\w+)")
 
@@ -25,13 +23,9 @@ _NAME = re.compile(r"test_((?:b\d{3}_)+)(\w+)")
 def find_tests(root: Path = ROOT) -> Mapping[str, Sequence[FoundTest]]:
     """Find the tests of every row (``B051``) by their names, sorted by file and line."""
     found: defaultdict[str, list[FoundTest]] = defaultdict(list)
-    for path in sorted((root / "tests").rglob("test_*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-        for node in sorted(functions, key=lambda node: node.lineno):
-            if match := _NAME.fullmatch(node.name):
-                for row in match[1].strip("_").split("_"):
-                    found[row.upper()].append(FoundTest(path.relative_to(root).as_posix(), node.name))
+    for match, test in find_named(_NAME, root):
+        for row in match[1].strip("_").split("_"):
+            found[row.upper()].append(test)
     return found
 
 
@@ -43,14 +37,8 @@ def render_page(tests: Mapping[str, Sequence[FoundTest]]) -> str:
 
 def _lines(tests: Mapping[str, Sequence[FoundTest]]) -> Iterator[str]:
     for row in ROWS:
-        kept = "<br>".join(map(_describe, tests.get(row.id, ()))) or f"*no test:* {row.why_not}"
+        kept = describe_kept(_NAME, tests.get(row.id, ()), row.why_not)
         yield f"| {row.id} | {row.symptom} | {_links(row)} | {kept} |"
-
-
-def _describe(test: FoundTest) -> str:
-    match = _NAME.fullmatch(test.name)
-    assert match is not None
-    return f"`{test.path}`: {match[2].replace('_', ' ')}"
 
 
 def _links(row: SlackRow) -> str:
@@ -77,11 +65,7 @@ _TABLE = ["| row | what people saw | reported in | tests |", "|--|--|--|--|"]
 
 def main() -> int:
     """Write the page if it changed."""
-    text = render_page(find_tests())
-    if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
-        PAGE.write_text(text, encoding="utf-8")
-        sys.stdout.write("docs/slack-bug-rows.md written\n")
-    return 0
+    return write_page(PAGE, render_page(find_tests()))
 
 
 if __name__ == "__main__":
