@@ -14,7 +14,6 @@ from agent_core.agent import Agent
 from agent_core.context import RunContext
 from agent_core.errors import ConfigError, LimitReached, ModelFailed, RunCancelled, RunError
 from agent_core.llm.provider import OFFLINE
-from agent_core.llm.tokens import EstimatingCounter
 from agent_core.llm.types import ModelMessage
 from agent_core.memory.conversation import Conversation
 from agent_core.prompts import Prompts, describe_time
@@ -234,7 +233,7 @@ class Supervisor:
             values |= {"workers": describe_workers(self._workers), "limit": str(self._max_assignments)}
         system, label = template.fill(**values), template.label
         agent = Agent(name=name, instructions=system, tools=(), stream=False, template=label, output=output)
-        conversation = Conversation(EstimatingCounter())
+        conversation = Conversation()
         conversation.extend(said)
         question = ModelMessage(role="user", content=text)
         return await self._loop.run(agent, build_part(work.ctx, name), conversation, [question])

@@ -16,7 +16,6 @@ from pydantic import Field
 from agent_core.agent import Agent
 from agent_core.context import Journal, JournalEntry, RunContext, StepState
 from agent_core.errors import ConfigError, ModelRetry, ToolFailed
-from agent_core.llm.tokens import EstimatingCounter
 from agent_core.llm.types import ModelMessage
 from agent_core.memory.conversation import Conversation
 from agent_core.prompts import ANSWERING, Prompts, PromptTemplate, describe_time, describe_tools
@@ -140,7 +139,7 @@ async def run_worker(
     tools = describe_tools(executor.specs(ctx, worker.agent.tools))
     instructions = worker.template.fill(name=worker.name, now=describe_time(ctx.clock.now()), tools=tools)
     agent = replace(worker.agent, instructions=instructions)
-    return await loop.run(agent, ctx, Conversation(EstimatingCounter()), [ModelMessage(role="user", content=task)])
+    return await loop.run(agent, ctx, Conversation(), [ModelMessage(role="user", content=task)])
 
 
 # -- as a tool -----------------------------------------------------------------------------------------

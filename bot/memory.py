@@ -35,7 +35,7 @@ MODEL = "model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ThreadMemory:
+class LoadedMemory:
     """A thread's conversation as it was loaded; ``seqs`` are the rows of its messages, in order."""
 
     conversation: Conversation
@@ -58,7 +58,7 @@ class ThreadMemory:
         )
 
 
-async def load_memory(store: Store, thread_key: str, counter: TokenCounter) -> ThreadMemory:
+async def load_memory(store: Store, thread_key: str, counter: TokenCounter) -> LoadedMemory:
     """Load a thread's summary and what was said after it; a row that cannot be read is left out."""
     conversation, seqs = Conversation(counter), list[int]()
     row = await store.load_summary(thread_key)
@@ -74,7 +74,7 @@ async def load_memory(store: Store, thread_key: str, counter: TokenCounter) -> T
         conversation.summary = Summary(
             text=row.text, covers=0, tokens_before=row.tokens_before, tokens_after=row.tokens_after
         )
-    return ThreadMemory(conversation=conversation, seqs=tuple(seqs), loaded=conversation.summary)
+    return LoadedMemory(conversation=conversation, seqs=tuple(seqs), loaded=conversation.summary)
 
 
 async def correct_summary(
@@ -89,17 +89,8 @@ async def correct_summary(
     if row is None or not row.text:
         return False
     written = Summary(text=text, covers=0)
-    await store.save_summary(
-        SummaryRow(
-            thread_key=thread_key,
-            text=text,
-            through_seq=row.through_seq,
-            tokens_before=row.tokens_before,
-            tokens_after=Conversation(counter).count(summary_message(written)) if text else 0,
-            author=author,
-            updated_at=now,
-        )
-    )
+    tokens = Conversation(counter).count(summary_message(written)) if text else 0
+    await store.save_summary(replace(row, text=text, tokens_after=tokens, author=author, updated_at=now))
     return True
 
 

@@ -24,11 +24,11 @@ async def make_room(calls: ModelCalls, summarizer: Summarizer, work: Work) -> No
 
     A failure leaves the conversation as it is: trimming makes the request fit, and the next turn tries again.
     """
+    if calls.provider.model == OFFLINE:
+        return
     conversation, limits, budget = work.conversation, work.ctx.limits, work.ctx.budget
     timeout_s = min(TIMEOUT_S, work.ctx.remaining_s() * SHARE)
     covers = summarizer.find_due(conversation, work.agent.memory_tokens)
-    if calls.provider.model == OFFLINE:
-        return
     for attempt in (1, 2):
         if not covers or check_before_model(work.record, work.agent, work.ctx):
             return
@@ -45,9 +45,10 @@ async def make_room(calls: ModelCalls, summarizer: Summarizer, work: Work) -> No
             response = await calls.ask(work, asking)
         except ProviderError as e:
             logger.warning("no summary this time: %s", e)
-            covers = summarizer.shrink(conversation, covers) if is_overflow(e) else 0
-            if is_overflow(e):  # what was too long for a summary is too long for an answer
-                work.memory_tokens = work.agent.memory_tokens // 4
+            if not is_overflow(e):
+                return
+            covers = summarizer.shrink(conversation, covers)
+            work.memory_tokens = work.agent.memory_tokens // 4  # what was too long for a summary is so for an answer
             continue
         # the last link of a chain answers without a model, and that is no summary of anything
         written = None if response.model == OFFLINE else summarizer.accept(response, conversation, covers)
