@@ -152,6 +152,12 @@ class HermodProcess:
         async with aiohttp.ClientSession() as session, session.get(url) as response:
             return response.status, await response.text()
 
+    async def wait_ready(self) -> None:
+        """Wait until every platform is connected, as ``/readyz`` tells."""
+        async with asyncio.timeout(30):
+            while (await self.get("/readyz"))[0] != 200:
+                await asyncio.sleep(0.05)
+
     def freeze(self) -> None:
         """SIGSTOP: the process stands still in the middle of whatever it does, until ``thaw``."""
         assert self._process is not None

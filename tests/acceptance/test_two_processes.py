@@ -86,12 +86,13 @@ class Workspace:
 async def start(
     folder: Path, slack: SlackServer, model: OpenAIServer, *names: str
 ) -> AsyncIterator[list[HermodProcess]]:
-    """Start ``hermod run`` once for each name, on the same settings and storage, and wait for all connections."""
+    """Start ``hermod run`` once for each name, on the same settings and storage, and wait until each is connected."""
     processes = [HermodProcess(folder, slack_url=slack.base_url, model_url=model.base_url, name=name) for name in names]
     try:
         for process in processes:
             await process.start()
-        await slack.wait_until(lambda: len(slack._sockets) == len(processes), 30)
+        for process in processes:
+            await process.wait_ready()
         yield processes
     finally:
         for process in processes:

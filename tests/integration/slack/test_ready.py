@@ -12,7 +12,7 @@ import aiohttp
 from adapters.slack.app import SlackAdapter
 from bot.http import HttpServer
 from bot.storage import open_store
-from tests.integration.slack.conftest import Inbox, build_adapter
+from tests.integration.slack.conftest import Inbox, both_open, build_adapter
 from tests.servers.slack import SlackServer
 
 
@@ -61,6 +61,7 @@ async def test_by_socket_it_is_ready_while_a_websocket_is_open(
         assert await port.get("/readyz") == NOT_YET
         await adapter.start(inbox.accept)
         assert await port.get("/readyz") == READY
+        await both_open(server)  # one that is just being opened would survive what follows
         server.inject("apps.connections.open", http=500, times=10_000)
         await server.kill_sockets()
         await port.wait_for(503)
