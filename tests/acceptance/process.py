@@ -155,7 +155,7 @@ class HermodProcess:
     async def wait_ready(self) -> None:
         """Wait until every platform is connected, as ``/readyz`` tells."""
         async with asyncio.timeout(30):
-            while (await self.get("/readyz"))[0] != 200:
+            while (await self.get("/readyz"))[0] != 200:  # noqa: ASYNC110 - only asking tells
                 await asyncio.sleep(0.05)
 
     def freeze(self) -> None:
