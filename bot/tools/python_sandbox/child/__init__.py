@@ -1,0 +1,1 @@
+"""What runs inside the sandbox's process: standard library only, imported by the sandbox's own interpreter."""
