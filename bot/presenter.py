@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -40,11 +41,12 @@ def build_reply_rows(
     private_to: str = "",
     respond_to: str = "",
     feedback: str = "",
+    files: Sequence[Attachment] = (),
 ) -> tuple[NewOutboxItem, ...]:
     """Fit an answer to the platform and build one outbox row a part, keyed by run and part; at least one.
 
     ``whole`` leaves it in one row, for a draft that becomes the answer however long it is. The last part alone can be
-    rated (``feedback``, see ``Reply``).
+    rated (``feedback``, see ``Reply``), and brings the files.
     """
     reply = Reply(
         thread=thread,
@@ -53,6 +55,7 @@ def build_reply_rows(
         private_to=private_to,
         respond_to=respond_to,
         feedback=feedback,
+        files=tuple(files),
     )
     if whole:
         return (_build_row(replace(reply, text=reply.text.strip()), run_id=run_id, now=now),)
