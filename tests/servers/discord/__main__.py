@@ -1,0 +1,32 @@
+"""Run the Discord server alone: ``python -m tests.servers.discord --port 8198``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+
+from tests.servers.discord import DiscordServer
+
+
+async def _serve(args: argparse.Namespace) -> None:
+    async with DiscordServer(host=args.host, port=args.port) as server:
+        print(
+            f"base_url={server.base_url} gateway_url={server.gateway_url} token={server.token} "
+            f"guild={server.guild_id} channel={server.general}",
+            flush=True,
+        )
+        await asyncio.Event().wait()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.servers.discord", description="local Discord guild")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8198, help="0 picks a free one, printed in base_url")
+    args = parser.parse_args()
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_serve(args))
+
+
+if __name__ == "__main__":
+    main()
