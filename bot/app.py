@@ -193,8 +193,21 @@ class App:
         if self._cache is not None:
             await self._cache.prepare()
         self._dispatching = asyncio.create_task(self.dispatcher.run(), name="dispatcher")
-        for adapter in self.adapters.values():
-            await adapter.start(self.inbox.accept)
+        await self._connect()
+
+    async def _connect(self) -> None:
+        """Start every adapter at once: a platform that is slow or broken does not keep the others waiting."""
+        starts = {asyncio.create_task(adapter.start(self.inbox.accept)) for adapter in self.adapters.values()}
+        if not starts:
+            return
+        try:
+            done, _ = await asyncio.wait(starts, return_when=asyncio.FIRST_EXCEPTION)
+            for start in done:
+                start.result()
+        finally:
+            for start in starts:
+                start.cancel()
+            await asyncio.wait(starts)
 
     async def open_quietly(self) -> None:
         """Take up what an earlier process left, without connecting anything or working by itself."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import parse_qsl, urlsplit
 
 from bot.settings_sources import KeyPath, Mistake
-from bot.settings_tree import ModelSettings, SettingsTree, SlackSettings, TargetSettings
+from bot.settings_tree import DiscordSettings, ModelSettings, SettingsTree, SlackSettings, TargetSettings
 
 Installed = Callable[[str], bool]
 """Tells whether an import name is installed."""
@@ -37,8 +37,8 @@ def check_tree(tree: SettingsTree, environ: Mapping[str, str], installed: Instal
     yield from _check_workers(tree)
     yield from _check_otel(tree, installed)
     yield from _check_slack(tree, installed)
-    if tree.discord is not None:
-        yield Mistake(path=("discord",), text="this release has no Discord adapter yet; remove the table")
+    yield from _check_discord(tree, installed)
+    yield from _check_sandbox(tree)
     for name, target in tree.targets.items():
         yield from _check_name(("targets",), name, tree.targets)
         yield from _check_target(("targets", name), target, installed)
@@ -210,6 +210,50 @@ def _check_public_url(path: KeyPath, url: str) -> Iterator[Mistake]:
         )
     elif more or not _has_host(url) or any(c.isspace() or c in '"<>' for c in url):
         yield Mistake(path=path, text="must be an address and perhaps a path, such as https://hermod.example.com")
+
+
+def _check_discord(tree: SettingsTree, installed: Installed) -> Iterator[Mistake]:
+    discord = tree.discord
+    if discord is None:
+        return
+    if not installed("discord"):
+        yield _missing_extra(("discord",), "discord")
+    token = "" if discord.token is None else discord.token.get_secret_value().strip()
+    if not token:
+        text = "missing; set token, token_env or token_file (discord.com/developers/applications, page Bot)"
+        yield Mistake(path=("discord", "token"), text=text)
+    elif token.lower().startswith("bot ") or any(c.isspace() for c in token):
+        yield Mistake(path=("discord", "token"), text='must be the token alone, without "Bot" and without spaces')
+    yield from _check_http_url(("discord", "api_url"), discord.api_url)
+    gateway = discord.gateway_url
+    if gateway is not None and not (gateway.startswith(("ws://", "wss://")) and _has_host(gateway)):
+        yield Mistake(path=("discord", "gateway_url"), text="must be a URL that starts with ws:// or wss://")
+    for index, guild in enumerate(discord.guild_ids):
+        if not guild.isascii() or not guild.isdigit():
+            text = "must be a guild's id, a number; in Discord: developer mode, then Copy Server ID"
+            yield Mistake(path=("discord", "guild_ids", index), text=text)
+    yield from _check_shards(discord)
+
+
+def _check_shards(discord: DiscordSettings) -> Iterator[Mistake]:
+    if discord.shard_ids and discord.shard_count is None:
+        yield Mistake(path=("discord", "shard_count"), text="missing; shard_ids are out of so many")
+    for index, shard in enumerate(discord.shard_ids):
+        if shard < 0 or (discord.shard_count is not None and shard >= discord.shard_count):
+            text = "must be at least 0 and below shard_count"
+            yield Mistake(path=("discord", "shard_ids", index), text=text)
+        elif shard in discord.shard_ids[:index]:
+            yield Mistake(path=("discord", "shard_ids", index), text="named twice; remove one")
+
+
+def _check_sandbox(tree: SettingsTree) -> Iterator[Mistake]:
+    sandbox = tree.sandbox
+    if sandbox.runner_url is not None:
+        yield from _check_http_url(("sandbox", "runner_url"), sandbox.runner_url)
+    if sandbox.backend == "runner":
+        for name in ("runner_url", "runner_token"):
+            if getattr(sandbox, name) is None:
+                yield Mistake(path=("sandbox", name), text='missing; the backend "runner" needs it')
 
 
 def _missing_extra(path: KeyPath, extra: str) -> Mistake:

@@ -174,14 +174,16 @@ class SlackSettings(Section):
 
 
 class DiscordSettings(Section):
-    """The Discord bot. This release has no Discord adapter yet, so the table is refused."""
+    """The Discord bot. The table's presence switches the adapter on; it needs the extra `discord`."""
 
-    token: SecretStr | None = Field(default=None, description="Bot token.")
+    token: SecretStr | None = Field(default=None, description="Bot token, from the application's page Bot.")
     token_env: str | None = Field(default=None, description=_env_of("token"))
     token_file: str | None = Field(default=None, description=_file_of("token"))
     api_url: str = Field(default="https://discord.com/api/v10", description="Base of the REST API.")
     gateway_url: str | None = Field(default=None, description="Gateway; empty: the one that the API names.")
-    guild_ids: tuple[str, ...] = Field(default=(), description="Guilds whose commands are kept up to date.")
+    guild_ids: tuple[str, ...] = Field(
+        default=(), description="Guilds that alone get the slash commands, at once (development); empty: all guilds."
+    )
     shard_count: Count | None = Field(default=None, description="Number of shards; empty: what Discord recommends.")
     shard_ids: tuple[int, ...] = Field(default=(), description="Shards of this process; empty: all.")
 
@@ -229,15 +231,39 @@ class TargetSettings(Section):
 
 
 class SandboxSettings(Section):
-    """The sandbox of `run_python`."""
+    """The sandbox of `run_python` (docs/sandbox.md)."""
 
+    enabled: bool = Field(default=True, description="Offer `run_python`, where a backend can lock code in.")
     backend: Literal["auto", "namespaces", "landlock", "runner", "none-i-accept-host-code-execution"] = Field(
         default="auto", description="How code is locked in; `auto` takes the strongest that works here."
     )
     timeout_s: float = Field(default=30.0, gt=0, le=60, description="Wall-clock bound, in seconds.")
     cpu_s: float = Field(default=5.0, gt=0, le=60, description="CPU bound, in seconds.")
-    memory_mb: int = Field(default=512, ge=32, le=65_536, description="Memory bound, in MiB.")
+    memory_mb: int = Field(
+        default=512, ge=32, le=65_536, description="Memory bound above the preloaded packages, in MiB."
+    )
     output_kb: int = Field(default=64, ge=1, le=10_240, description="Output bound, in KiB.")
+    file_mb: int = Field(default=16, ge=1, le=1024, description="Bound of one file that code writes, in MiB.")
+    scratch_mb: int = Field(default=64, ge=1, le=4096, description="Bound of all that a run writes, in MiB.")
+    files_out: int = Field(default=10, ge=0, le=100, description="Files that a run may hand back.")
+    files_out_mb: int = Field(default=8, ge=1, le=100, description="Bound of all of them together, in MiB.")
+    files_in_mb: int = Field(default=20, ge=1, le=1024, description="Bound of one attached file, in MiB.")
+    folder: str | None = Field(
+        default=None, description="Where threads' files are kept; empty: `hermod-sandbox` beside the database."
+    )
+    keep_hours: float = Field(default=24, gt=0, le=8760, description="How long a thread's files are kept, in hours.")
+    sessions: bool = Field(
+        default=False, description="Let code keep its variables from one run of a thread to the next."
+    )
+    python: str | None = Field(
+        default=None, description="Interpreter that runs the code; empty: Hermod's own, with the packages beside it."
+    )
+    runner_url: str | None = Field(
+        default=None, repr=False, description="Address of `hermod sandbox serve`; needed by the backend `runner`."
+    )
+    runner_token: SecretStr | None = Field(default=None, description="What the runner asks for as its token.")
+    runner_token_env: str | None = Field(default=None, description=_env_of("runner_token"))
+    runner_token_file: str | None = Field(default=None, description=_file_of("runner_token"))
 
 
 class AccessSettings(Section):
@@ -250,6 +276,9 @@ class AccessSettings(Section):
     workspaces: tuple[str, ...] = Field(default=(), description="Slack teams and Discord guilds that may use it.")
     channels: tuple[str, ...] = Field(default=(), description="Channels (and direct messages) where it answers.")
     users: tuple[str, ...] = Field(default=(), description="People whom it answers.")
+    bots: tuple[str, ...] = Field(
+        default=(), description="Ids of other bots that it answers when they mention it; all others are not heard."
+    )
     tools: tuple[str, ...] = Field(
         default=(), description="Tools that may be used; empty: every READ tool; `*`: all tools."
     )
@@ -376,12 +405,10 @@ class SettingsTree(Section):
     limits: LimitSettings = Field(default_factory=LimitSettings, description="Bounds of one run.")
     cache: CacheSettings = Field(default_factory=CacheSettings, description="Cache of model answers.")
     slack: SlackSettings | None = Field(default=None, description="The Slack app.")
-    discord: DiscordSettings | None = Field(default=None, description="The Discord bot.", json_schema_extra=LATER)
+    discord: DiscordSettings | None = Field(default=None, description="The Discord bot.")
     http: HttpSettings = Field(default_factory=HttpSettings, description="The HTTP port.")
     targets: Mapping[str, TargetSettings] = Field(default_factory=dict, description="Databases by name.")
-    sandbox: SandboxSettings = Field(
-        default_factory=SandboxSettings, description="Sandbox of `run_python`.", json_schema_extra=LATER
-    )
+    sandbox: SandboxSettings = Field(default_factory=SandboxSettings, description="Sandbox of `run_python`.")
     access: AccessSettings = Field(default_factory=AccessSettings, description="Who may use what.")
     reports: Mapping[str, ReportSettings] = Field(
         default_factory=dict, description="Scheduled reports.", json_schema_extra=LATER

@@ -9,64 +9,20 @@ from collections.abc import Coroutine
 from pathlib import Path
 
 import structlog
-from pydantic import SecretStr
 
-from adapters.chat import ChatAdapter
-from adapters.slack.installation import Installations
 from agent_core.errors import ConfigError
-from bot.access import build_policy, may_install
 from bot.app import App, open_app
 from bot.cli.setup import print_error, set_up
 from bot.http import HttpServer
 from bot.installations import open_installations
 from bot.models import state_as_data
+from bot.platforms import build_adapters
 from bot.settings import Settings
 
 log = structlog.get_logger("hermod.run")
 
 DRAIN_S = 30.0
 """How long work under way may still take after SIGTERM; what takes longer is resumed by the next start."""
-
-
-def build_adapters(settings: Settings, installations: Installations | None = None) -> dict[str, ChatAdapter]:
-    """Build the adapter of every platform that is configured.
-
-    Args:
-        settings: loaded settings.
-        installations: keeps where Hermod is installed; needed where many workspaces may install it.
-    """
-    adapters: dict[str, ChatAdapter] = {}
-    slack = settings.slack
-    if slack is not None:
-        from adapters.slack.app import SlackAdapter
-        from adapters.slack.install import Installing, OAuthApp
-
-        installing: Installing | None = None
-        if slack.client_id is not None and installations is not None:
-            policy = build_policy(settings.access, settings.targets)
-            app = OAuthApp(
-                client_id=slack.client_id,
-                client_secret=_reveal(slack.client_secret),
-                public_url=slack.public_url or "",
-            )
-            installing = Installing(
-                app=app,
-                installations=installations,
-                may_install=lambda workspace: may_install(policy, "slack", workspace),
-            )
-        adapters["slack"] = SlackAdapter(
-            bot_token=_reveal(slack.bot_token),
-            app_token=_reveal(slack.app_token),
-            api_url=slack.api_url,
-            mode=slack.mode,
-            signing_secret=_reveal(slack.signing_secret),
-            installing=installing,
-        )
-    return adapters
-
-
-def _reveal(secret: SecretStr | None) -> str:
-    return "" if secret is None else secret.get_secret_value()
 
 
 async def run_serve(*, config: Path | None, verbose: bool) -> int:
@@ -78,8 +34,8 @@ async def run_serve(*, config: Path | None, verbose: bool) -> int:
         adapters = build_adapters(settings, installations)
         if not adapters:
             print_error(
-                "hermod: no chat platform is configured; add [slack] with bot_token and app_token to hermod.toml "
-                "(README, section Slack), or try `hermod demo`"
+                "hermod: no chat platform is configured; add [slack] with bot_token and app_token, or [discord] with "
+                "token, to hermod.toml (README, sections Slack and Discord), or try `hermod demo`"
             )
             return 2
         stop = asyncio.Event()

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from bot.app import App, open_app
-from bot.cli.serve import build_adapters, serve
+from bot.cli.serve import serve
+from bot.platforms import build_adapters
 from bot.settings import load_settings
 from bot.storage.base import OutboxState
 from tests.servers.openai import OpenAIServer

@@ -157,7 +157,7 @@ def test_bad_settings_exit_2_with_one_line_a_mistake(folder: Path) -> None:
         ('[storage]\nurl = "postgresql://u:topsecret1@h/d"', "Postgres"),
         ('[storage]\nurl = "sqlite:////proc/none/hermod.db"', "hermod.db"),
         ('[tools]\nmodules = ["no_such_module"]', "no_such_module"),
-        ("[discord]\ntoken = 'abcdefgh'", "discord"),
+        ("[discord]\ntoken = 'Bot abcdefgh'", "discord.token"),
         ("not toml", "hermod.toml"),
     ],
 )

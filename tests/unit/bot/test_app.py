@@ -253,3 +253,30 @@ async def test_two_local_threads_leave_each_other_alone_also_when_one_name_begin
         await second.app.dispatcher.work_all()
         rows = await second.app.store.load_outbox(second.thread.key)
     assert ["391" in row.body for row in rows] == [True]
+
+
+async def test_a_platform_that_hangs_while_it_connects_does_not_keep_another_from_answering(settings: Settings) -> None:
+    slow, chat = Connection(), Connection()
+    slow.hangs = True
+    async with open_app(settings, {}, adapters={"slow": slow, "memory": chat}, prefixes=["slow:", "memory:"]) as app:
+        starting = asyncio.create_task(app.start())
+        await asyncio.wait_for(chat.starting.wait(), 10)
+        await slow.starting.wait()
+        await chat.accept(question())
+        await asyncio.wait_for(chat.posting.wait(), 10)
+        assert not starting.done()
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        await app.stop(10)
+    assert ["391" in post.text for post in chat.posts] == [True]
+
+
+async def test_a_platform_that_refuses_ends_the_start_of_the_others_at_once(settings: Settings) -> None:
+    slow, refused = Connection(), Connection()
+    slow.hangs = True
+    refused.start_error = AdapterError("the token was not accepted")
+    async with open_app(settings, {}, adapters={"slow": slow, "memory": refused}, prefixes=["memory:"]) as app:
+        with pytest.raises(AdapterError, match="not accepted"):
+            await asyncio.wait_for(app.start(), 10)
+        await app.stop(10)
+    assert not slow.opened

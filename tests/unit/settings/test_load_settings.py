@@ -228,7 +228,8 @@ def test_all_mistakes_of_all_kinds_are_told_at_once_with_place_and_remedy(tmp_pa
     assert sorted(problems(tmp_path, text, environ, missing=("slack_bolt", "anthropic"))) == [
         "HERMOD_HTTP__PORT: must be at most 65535",
         "HERMOD_LIMIT__MAX_STEPS: unknown setting; did you mean HERMOD_LIMITS__MAX_STEPS?",
-        "hermod.toml: discord: this release has no Discord adapter yet; remove the table",
+        "hermod.toml: discord.token: missing; set token, token_env or token_file "
+        "(discord.com/developers/applications, page Bot)",
         "hermod.toml: limits.max_step: unknown key; did you mean max_steps?",
         "hermod.toml: limits.tokens: must be a whole number",
         "hermod.toml: models[0].api_key: missing; set api_key, api_key_env or api_key_file "
@@ -462,11 +463,11 @@ def test_what_a_model_cache_worker_or_export_lacks_is_told(
 def test_keys_without_effect_yet_are_named_for_the_log(tmp_path: Path) -> None:
     target = '[targets.shop]\nurl = "postgresql://u@h/d"\nallow_sql = true\n'
     text = f'{target}[research]\nmax_results = 3\n[[models]]\nkind = "offline"\n'
-    notices = load(tmp_path, text, {"HERMOD_SANDBOX__TIMEOUT_S": "5"}).notices
+    notices = load(tmp_path, text, {"HERMOD_COLLECTOR__INTERVAL_S": "5"}).notices
     assert [line.replace(f"{tmp_path}/", "") for line in notices] == [
         "hermod.toml: targets.shop.allow_sql: not used yet in this release",
-        "HERMOD_SANDBOX__TIMEOUT_S: not used yet in this release",
         "hermod.toml: research: not used yet in this release",
+        "HERMOD_COLLECTOR__INTERVAL_S: not used yet in this release",
     ]
 
 

@@ -131,3 +131,49 @@ def test_over_http_the_signing_secret_is_needed_and_the_app_token_is_not() -> No
     settings = load_settings(None, {**http, "HERMOD_SLACK__SIGNING_SECRET": "a-signing-secret"})
     assert settings.slack is not None
     assert settings.notices == ()
+
+
+# -- Discord ---------------------------------------------------------------------------------------
+
+DISCORD = {"HERMOD_DISCORD__TOKEN": "a-bot-token"}
+
+
+def test_a_token_is_all_that_discord_needs_and_no_key_is_unused() -> None:
+    settings = load_settings(None, {**DISCORD, "HERMOD_DISCORD__SHARD_COUNT": "2", "HERMOD_DISCORD__SHARD_IDS": "1"})
+    assert settings.discord is not None
+    assert settings.discord.shard_ids == (1,)
+    assert settings.notices == ()
+    assert "a-bot-token" in settings.secrets()
+
+
+@pytest.mark.parametrize(
+    ("variables", "line"),
+    [
+        ({"TOKEN": "Bot a-bot-token"}, 'token: must be the token alone, without "Bot" and without spaces'),
+        ({"API_URL": "discord.com/api"}, "api_url: must be a URL that starts with http:// or https://"),
+        ({"GATEWAY_URL": "https://gateway"}, "gateway_url: must be a URL that starts with ws:// or wss://"),
+        ({"GUILD_IDS": "my guild"}, "guild_ids[0]: must be a guild's id, a number"),
+        ({"SHARD_IDS": "0"}, "shard_count: missing; shard_ids are out of so many"),
+        ({"SHARD_COUNT": "2", "SHARD_IDS": "2"}, "shard_ids[0]: must be at least 0 and below shard_count"),
+        ({"SHARD_COUNT": "2", "SHARD_IDS": "1,1"}, "shard_ids[1]: named twice; remove one"),
+    ],
+)
+def test_what_discord_cannot_work_with_is_told_with_its_remedy(variables: dict[str, str], line: str) -> None:
+    found = problems({**DISCORD, **{f"HERMOD_DISCORD__{name}": value for name, value in variables.items()}})
+    key, _, said = line.partition(": ")
+    assert key.upper().replace("[0]", "").replace("[1]", "") in found.upper()
+    assert said in found
+
+
+def test_discord_needs_its_extra() -> None:
+    assert "pip install 'hermod-bot[discord]'" in problems(DISCORD, missing=("discord",))
+
+
+# -- the sandbox -----------------------------------------------------------------------------------
+
+
+def test_the_backend_of_a_runner_needs_its_address_and_token() -> None:
+    found = problems({"HERMOD_SANDBOX__BACKEND": "runner"})
+    assert "missing; the backend" in found
+    assert "RUNNER_TOKEN" in found.upper()
+    assert "must be a URL" in problems({"HERMOD_SANDBOX__RUNNER_URL": "runner:8485"})
