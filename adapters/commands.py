@@ -10,6 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
+from adapters.chat import Author, ThreadRef
+
+MOST_CHOICES = 25
+"""Of an option, and suggestions at a time."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandOption:
@@ -54,8 +59,18 @@ class CommandOffer:
     private: bool = False
 
 
-Complete = Callable[[str, str], Sequence[str]]
-"""Given ``CommandOption.completes`` and what was typed so far, returns at most 25 suggestions, from memory, at once."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completing:
+    """Somebody types a value: what it is of (``CommandOption.completes``), what stands there so far, who and where."""
+
+    completes: str
+    typed: str
+    thread: ThreadRef
+    author: Author
+
+
+Complete = Callable[[Completing], Sequence[str]]
+"""Returns at most ``MOST_CHOICES`` suggestions that this person may see, from memory, at once."""
 
 
 @runtime_checkable
@@ -70,6 +85,8 @@ class HasCommands(Protocol):
 def write_text(offer: CommandOffer, values: Mapping[str, object]) -> str:
     """Write what was filled in as the text behind a command, ``limit=5 target="shop"``.
 
+    What is no ``plain`` offer is read back exactly by ``bot.arguments``; numbers keep all their digits.
+
     Args:
         offer: the command.
         values: by the option's name; missing ones were left out.
@@ -83,7 +100,7 @@ def write_text(offer: CommandOffer, values: Mapping[str, object]) -> str:
 def _plain(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value)
+    return repr(value) if isinstance(value, float) else str(value)
 
 
 def _quote(value: object) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import re
 import zoneinfo
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +27,9 @@ _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s?(ms|s|sec|min|m|h)", re
 _SECONDS = {"ms": 0.001, "s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
 _ANALYZED = re.compile(r"\s*explain\b[^;]{0,80}?\banaly[sz]e\b", re.IGNORECASE)
 """This would run the statement: the tool is to see it, and to say so."""
+
+_LOOKS_OTHERWISE = re.compile(r"null|none|true|false|[+-]?[0-9.]+(?:e[+-]?[0-9]+)?", re.IGNORECASE)
+"""A text that is read as something else where its argument allows that, unless it stands in quotes."""
 
 _OPEN_ENDED = re.compile(r"(?:\b(?:where|and|or|on|set|having|not|by|between|like|in)|[,(=<>+*/|-])$", re.IGNORECASE)
 _YES, _NO = ("yes", "true", "on", "1"), ("no", "false", "off", "0")
@@ -134,7 +138,7 @@ def read_arguments(spec: ToolSpec, text: str, words: Sequence[Word], *, strict: 
             raise BadArguments(f"{spec.name} has no argument {word.key!r}{_near(word.key, fields)}")
         if word.key in arguments:
             raise BadArguments(f"{word.key} is given twice")
-        arguments[word.key] = read_value(word.key, fields[word.key], word.text)
+        arguments[word.key] = read_value(word.key, fields[word.key], word.text, quoted=word.quoted)
     left = list(words[first:last])
     while left:
         if left[0].key:
@@ -179,7 +183,7 @@ def _place(
 def _takes(schema: Mapping[str, object], value: str, *, quoted: bool, rest: bool, strict: bool) -> bool:
     """Tell whether an argument without a name may have this value."""
     check = _CHECKS.get(str(schema.get("format", "")))
-    if "string" not in types_of(schema) or _choices(schema):
+    if "string" not in types_of(schema) or choices_of(schema):
         return _is_readable(schema, value)
     if schema.get("format") == "time-range":
         return _is_time_range(value)
@@ -189,25 +193,33 @@ def _takes(schema: Mapping[str, object], value: str, *, quoted: bool, rest: bool
 # -- one value -------------------------------------------------------------------------------------
 
 
-def read_value(name: str, schema: Mapping[str, object], value: str) -> object:
+def read_value(name: str, schema: Mapping[str, object], value: str, *, quoted: bool = False) -> object:
     """Read a value as its schema wants it: numbers, durations (``500ms``), yes and no, choices, JSON, text.
+
+    ``quoted``: it stood in quotes, so it is a text wherever a text is allowed: ``"5"`` and ``"none"`` are words.
 
     Raises:
         BadArguments: it is of another kind.
     """
     types = types_of(schema)
-    if choices := _choices(schema):
+    if choices := choices_of(schema):
         return _read_choice(name, choices, value)
+    if quoted and "string" in types:
+        return _read_text(schema, value)
     if "null" in types and value.casefold() in ("null", "none"):
         return None
     for kind in ("boolean", "integer", "number", "array", "object"):
         if kind in types and (read := _READERS[kind](schema, value)) is not None:
             return read
     if "string" in types or not types:
-        return tidy_sql(value) if schema.get("format") == "sql" and not _ANALYZED.match(value) else value
+        return _read_text(schema, value)
     raise BadArguments(
         f"{name}={value}: it has to be {' or '.join(_WORDS.get(t, t) for t in sorted(types - {'null'}))}"
     )
+
+
+def _read_text(schema: Mapping[str, object], value: str) -> str:
+    return tidy_sql(value) if schema.get("format") == "sql" and not _ANALYZED.match(value) else value
 
 
 def _read_choice(name: str, choices: Sequence[object], value: str) -> object:
@@ -237,8 +249,9 @@ def _read_integer(schema: Mapping[str, object], value: str) -> int | None:
 
 
 def _read_number(schema: Mapping[str, object], value: str) -> float | None:
-    if re.fullmatch(r"[+-]?(?:[0-9]{1,18}(?:\.[0-9]{1,18})?|\.[0-9]{1,18})", value):
-        return float(value)
+    if re.fullmatch(r"[+-]?(?:[0-9]{1,18}(?:\.[0-9]{1,18})?|\.[0-9]{1,18})(?:e[+-]?[0-9]{1,3})?", value, re.IGNORECASE):
+        number = float(value)
+        return number if math.isfinite(number) else None
     match = _DURATION.fullmatch(value) if schema.get("format") == "duration-s" else None
     return None if match is None else float(match[1]) * _SECONDS[match[2].lower()]
 
@@ -330,7 +343,8 @@ def types_of(schema: Mapping[str, object]) -> frozenset[str]:
     return frozenset(kind if isinstance(kind, list | tuple) else [kind] if isinstance(kind, str) else [])
 
 
-def _choices(schema: Mapping[str, object]) -> Sequence[object]:
+def choices_of(schema: Mapping[str, object]) -> Sequence[object]:
+    """Return the only values that a schema allows; empty: any."""
     choices = schema.get("enum")
     return choices if isinstance(choices, list | tuple) else ()
 
@@ -350,7 +364,8 @@ def write_arguments(arguments: Mapping[str, object]) -> str:
 
 def _write_value(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if re.fullmatch(r"[^\s\"'`“”„«»‘’‚\\]+", text):
+    bare = not isinstance(value, str) or not _LOOKS_OTHERWISE.fullmatch(value)
+    if bare and re.fullmatch(r"[^\s\"'`“”„«»‘’‚\\]+", text):
         return text
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
@@ -366,7 +381,7 @@ def describe_arguments(spec: ToolSpec) -> list[str]:
     """Write one line of Markdown for each argument: its kind, its default, what it means."""
     lines = []
     for name, schema in fields_of(spec).items():
-        kind = ", ".join(map(str, _choices(schema))) or " or ".join(
+        kind = ", ".join(map(str, choices_of(schema))) or " or ".join(
             _WORDS.get(t, "a text" if t == "string" else t) for t in sorted(types_of(schema) - {"null"})
         )
         default = schema.get("default")

@@ -1,8 +1,9 @@
 """Commands: ``/slowq limit=5`` and its twin ``@hermod slowq limit=5``, read the same way, answered without a model.
 
-They come from the registered tools (``TOOL_COMMANDS`` has the short names) and from words of Hermod's own. Slack has no
-commands in threads, so each one has a twin that is a mention; but a mention is a command only when its first word is
-one and all the rest can be read as its arguments. Everything else is a question.
+They come from the registered tools (``TOOL_COMMANDS`` has the short names) and from words of Hermod's own; what Discord
+has people fill in comes as the same text (``bot.offers``). Slack has no commands in threads, so each one has a twin
+that is a mention; but a mention is a command only when its first word is one and all the rest can be read as its
+arguments. Everything else is a question.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ TOOL_COMMANDS: Mapping[str, str] = {"get_slow_queries": "slowq", "explain_query"
 """Short names of tools. Each registered one is a command of its own; every tool can be run by ``/hermod TOOL``."""
 
 USAGE_HINT_MAX = 200
+
+UNPREFIXED = frozenset({"discord"})
+"""Platforms on which ``/ask`` is a command, and commands have no prefix: they belong to an app by themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +173,7 @@ class CommandRunner:
         executor: runs tools.
         registry: of all tools, to tell what is a command whoever gives it; None: only Hermod's own ones are.
         own: Hermod's own commands.
-        prefix: put before the names of slash commands (``[slack] command_prefix``).
+        prefix: put before the names of slash commands (``[slack] command_prefix``); Discord's have none.
     """
 
     def __init__(
@@ -184,6 +188,11 @@ class CommandRunner:
         self._registry = registry
         self._own = {command.info.name: command for command in own}
         self._prefix = prefix
+
+    @property
+    def own(self) -> tuple[CommandInfo, ...]:
+        """Hermod's own commands."""
+        return tuple(command.info for command in self._own.values())
 
     def find(self, ctx: RunContext, name: str) -> ToolSpec | None:
         """Return the tool of that name, or short name, if this run may know of it."""
@@ -207,19 +216,23 @@ class CommandRunner:
         specs = self._executor.specs(ctx)
         if isinstance(given, Message):
             return self._read_twin(specs, given) or Question(text=given.text)
-        name = given.name.lstrip("/").removeprefix(self._prefix).lower()
+        name, text = given.name.lstrip("/").removeprefix(self._prefix).lower(), given.text.strip()
+        if name == ASK:
+            return self._read_question(text, given.thread)
         if name != HERMOD:
-            return self._read_named(specs, name, given.text.strip(), given)
-        word, rest = _split_first(given.text)
+            return self._read_named(specs, name, text, given)
+        word, rest = _split_first(text)
         if word.lower() in ("", HELP):
-            return self._read_help(specs, rest)
-        if word.lower() != ASK:
-            return self._read_named(specs, word, rest, given)
-        if not rest:
-            return Tell(
-                text=f"Write your question behind it: `{self._slash(HERMOD)} ask which queries are slow?`", ok=False
-            )
-        return Question(text=rest)
+            return self._read_help(specs, rest, given.thread)
+        if word.lower() == ASK:
+            return self._read_question(rest, given.thread)
+        return self._read_named(specs, word, rest, given)
+
+    def _read_question(self, text: str, place: ThreadRef) -> Reading:
+        if text:
+            return Question(text=text)
+        wish = f"`{self._write_ask(place)} which queries are slow?`"
+        return Tell(text=f"Write your question behind it: {wish}", ok=False)
 
     def _read_twin(self, specs: Sequence[ToolSpec], message: Message) -> Reading | None:
         if message.files or not (message.mentioned or message.direct):
@@ -227,7 +240,7 @@ class CommandRunner:
         word, rest = _split_first(message.text)
         name = word.lower().removeprefix(self._prefix)
         if name == HELP and (not rest or _find(specs, rest) or rest in self._own):
-            return self._read_help(specs, rest)
+            return self._read_help(specs, rest, message.thread)
         if own := self._own.get(name):
             return _own(own, rest, message) if own.accepts(rest) else None
         spec = _find(specs, name)
@@ -243,25 +256,25 @@ class CommandRunner:
             return _own(own, text, given)
         spec = _find(specs, name)
         if spec is None:
-            return Tell(text=self._say_unknown(specs, name, text), ok=False)
+            return Tell(text=self._say_unknown(specs, name, text, given.thread), ok=False)
         if text.lower() == HELP:
-            return Tell(text=self._describe_tool(spec))
+            return Tell(text=self._describe_tool(spec, given.thread))
         try:
             return RunTool(spec=spec, arguments=read_arguments(spec, text, split_words(text)), word=name)
         except BadArguments as e:
             named = rf"(\A|no argument of ){re.escape(spec.name)}\b"
-            wrong = re.sub(named, lambda found: f"{found[1]}`{self._written(spec)}`", str(e))
-            return Tell(text=f"{_sentence(wrong)}\n\n{self._describe_tool(spec)}", ok=False)
+            wrong = re.sub(named, lambda found: f"{found[1]}`{self._written(spec, given.thread)}`", str(e))
+            return Tell(text=f"{_sentence(wrong)}\n\n{self._describe_tool(spec, given.thread)}", ok=False)
 
-    def _read_help(self, specs: Sequence[ToolSpec], about: str) -> Reading:
+    def _read_help(self, specs: Sequence[ToolSpec], about: str, place: ThreadRef) -> Reading:
         if not about:
-            return Tell(text=self._describe_all(specs))
+            return Tell(text=self._describe_all(specs, place))
         if own := self._own.get(about.lower()):
-            return Tell(text=self._describe_own(own.info))
+            return Tell(text=self._describe_own(own.info, place))
         spec = _find(specs, about)
         if spec is None:
-            return Tell(text=self._say_unknown(specs, about, ""), ok=False)
-        return Tell(text=self._describe_tool(spec))
+            return Tell(text=self._say_unknown(specs, about, "", place), ok=False)
+        return Tell(text=self._describe_tool(spec, place))
 
     # -- running -------------------------------------------------------------------------------------
 
@@ -276,7 +289,8 @@ class CommandRunner:
                 result = await self.call(ctx, reading.spec, reading.arguments)
                 text = render_result(result.content, {})
                 if result.error_code == "invalid_arguments":
-                    text = f"{text}\n\n{self._describe_tool(reading.spec)}"
+                    place = ThreadRef.parse_key(ctx.thread_id)
+                    text = f"{text}\n\n{self._describe_tool(reading.spec, place)}"
                 return Told(text=text, ok=result.ok, private=not result.ok)
 
     async def _run_own(self, reading: RunOwn) -> Told:
@@ -285,57 +299,61 @@ class CommandRunner:
             text = await command.run(reading.invocation)
             return Told(text=text, ok=True, private=command.private or reading.invocation.slash)
         except BadArguments as e:
-            return Told(text=f"{_sentence(str(e))}\n\n{self._describe_own(command.info)}", ok=False, private=True)
+            return Told(
+                text=f"{_sentence(str(e))}\n\n{self._describe_own(command.info, reading.invocation.thread)}",
+                ok=False,
+                private=True,
+            )
 
     # -- help ----------------------------------------------------------------------------------------
 
-    def _slash(self, name: str) -> str:
-        return f"/{self._prefix}{name}"
+    def _slash(self, name: str, place: ThreadRef) -> str:
+        return f"/{'' if place.platform in UNPREFIXED else self._prefix}{name}"
 
-    def _say_unknown(self, specs: Sequence[ToolSpec], name: str, text: str) -> str:
+    def _write_ask(self, place: ThreadRef) -> str:
+        return f"/{ASK}" if place.platform in UNPREFIXED else f"{self._slash(HERMOD, place)} {ASK}"
+
+    def _say_unknown(self, specs: Sequence[ToolSpec], name: str, text: str, place: ThreadRef) -> str:
         known = [*(s.name for s in specs), *(TOOL_COMMANDS.get(s.name, "") for s in specs), *self._own]
         near = difflib.get_close_matches(name.lower(), [k for k in known if k], n=1)
         shown = " ".join(f"{name} {text}".replace("`", "'").split())[:200]
         wish = f" Did you mean `{near[0]}`?" if near else ""
         return (
             f"There is no command `{name.replace('`', chr(39))[:60]}` here.{wish} "
-            f"For a question write `{self._slash(HERMOD)} ask {shown}`, or mention me.\n\n{self._describe_all(specs)}"
+            f"For a question write `{self._write_ask(place)} {shown}`, or mention me.\n\n"
+            f"{self._describe_all(specs, place)}"
         )
 
-    def _describe_all(self, specs: Sequence[ToolSpec]) -> str:
-        return "\n".join(["What can be run directly, here or as a mention in a thread:", *self._lines(specs)])
+    def _describe_all(self, specs: Sequence[ToolSpec], place: ThreadRef) -> str:
+        return "\n".join(["What can be run directly, here or as a mention in a thread:", *self._lines(specs, place)])
 
-    def _lines(self, specs: Sequence[ToolSpec]) -> Iterator[str]:
+    def _lines(self, specs: Sequence[ToolSpec], place: ThreadRef) -> Iterator[str]:
         for spec in specs:
             if spec.name != READ_OUTPUT:
-                usage = describe_usage(spec, self._written(spec)).removeprefix("write: ")
+                usage = describe_usage(spec, self._written(spec, place)).removeprefix("write: ")
                 yield f"- `{usage}`: {summarise(spec)}"
-        yield from (f"- {self._describe_own(own.info)}" for own in self._own.values())
-        yield f"- `{self._slash(HERMOD)} ask QUESTION`: Ask me anything; in a channel a mention does the same."
-        yield f"- `{self._slash(HERMOD)} help COMMAND`: Say how one of them is written."
+        yield from (f"- {self._describe_own(own.info, place)}" for own in self._own.values())
+        yield f"- `{self._write_ask(place)} QUESTION`: Ask me anything; in a channel a mention does the same."
+        yield f"- `{self._slash(HERMOD, place)} help COMMAND`: Say how one of them is written."
 
-    def _written(self, spec: ToolSpec) -> str:
+    def _written(self, spec: ToolSpec, place: ThreadRef) -> str:
         short = TOOL_COMMANDS.get(spec.name)
-        return self._slash(short) if short else f"{self._slash(HERMOD)} {spec.name}"
+        return self._slash(short, place) if short else f"{self._slash(HERMOD, place)} {spec.name}"
 
-    def _describe_own(self, info: CommandInfo) -> str:
-        written = self._slash(info.name) if info in OWN_SLASH else f"{self._slash(HERMOD)} {info.name}"
+    def _describe_own(self, info: CommandInfo, place: ThreadRef) -> str:
+        slash = self._slash(HERMOD, place)
+        written = self._slash(info.name, place) if info in OWN_SLASH else f"{slash} {info.name}"
         return f"`{f'{written} {info.usage}'.strip()}`: {info.summary}"
 
-    def _describe_tool(self, spec: ToolSpec) -> str:
-        written = self._written(spec)
+    def _describe_tool(self, spec: ToolSpec, place: ThreadRef) -> str:
+        written = self._written(spec, place)
         lines = [f"`{describe_usage(spec, written).removeprefix('write: ')}`: {summarise(spec)}", ""]
         lines += describe_arguments(spec)
         examples = [e for e in spec.examples if e.arguments][:2]
         lines += ["", "For example:"] if examples else []
         lines += [f"- `{written} {write_arguments(e.arguments)}`" for e in examples]
-        return "\n".join(
-            [
-                *lines,
-                "",
-                f"In a thread: mention me with `{TOOL_COMMANDS.get(spec.name, spec.name)}` and the same words.",
-            ]
-        )
+        called = TOOL_COMMANDS.get(spec.name, spec.name)
+        return "\n".join([*lines, "", f"In a thread: mention me with `{called}` and the same words."])
 
 
 def _own(command: OwnCommand, text: str, given: Command | Message) -> RunOwn:

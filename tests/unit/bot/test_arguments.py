@@ -159,7 +159,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 
 @given(
-    text=TEXTS.filter(lambda t: t not in ("null", "none")),
+    text=TEXTS,
     urgent=st.booleans(),
     number=st.integers(-(10**17), 10**17),
     tags=st.lists(TEXTS, max_size=3),

@@ -9,10 +9,14 @@ from datetime import UTC, datetime
 import pytest
 
 from adapters.chat import Command, FileRef, Reply, ThreadRef
+from adapters.commands import write_text
+from agent_core.context import RunContext
 from agent_core.llm.scripted import say
+from agent_core.tools.executor import ToolExecutor
 from agent_core.tools.registry import ToolRegistry
 from bot.access import AccessPolicy
-from bot.commands import list_slash_commands
+from bot.commands import CommandRunner, RunTool, Tell, list_slash_commands
+from bot.offers import build_offers
 from bot.storage.base import Store
 from tests.unit.bot.desk import Desk, desk
 from tests.unit.bot.recording import ALICE, message
@@ -223,3 +227,56 @@ async def test_a_prefix_is_part_of_the_slash_command_and_may_be_left_out_of_a_me
     assert ran == [(1, None), (2, None), (3, None), (4, None)]
     (help_,) = [p for p in await give(made, slash("help", "ops-hermod", number=5)) if "run directly" in p.text]
     assert "`/ops-slowq " in help_.text
+
+
+def discord(text: str, name: str, *, number: int) -> Command:
+    """What a person filled in on a platform whose commands have typed options."""
+    place = ThreadRef(platform="discord", workspace="7", channel="8", thread=f"command-{number}")
+    return Command(thread=place, id=f"d{number}", author=ALICE, name=name, text=text, sent_at=AT, respond_to="1/token")
+
+
+async def test_ask_is_a_command_of_its_own_and_repeats_the_question(store: Store) -> None:
+    made, provider = desk(store, [say("because of the index")])
+    (post,) = await give(made, slash("why is\nit slow?", "ask"))
+    assert provider.requests[0].messages[-1].content == "why is\nit slow?"
+    assert post.text == "> why is\n> it slow?\n\nbecause of the index"
+
+
+async def test_ask_without_a_question_is_told_so(store: Store) -> None:
+    made, provider = desk(store, [])
+    (post,) = await give(made, slash(" ", "ask"))
+    assert "Write your question behind it" in post.text
+    assert post.private_to == ALICE.id
+    assert provider.requests == []
+
+
+def build_runner(registry: ToolRegistry) -> CommandRunner:
+    return CommandRunner(ToolExecutor(registry), registry=registry, prefix="ops-")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("hermod", "help", "`/slowq [limit=...] [target=...]`"),
+        ("hermod", "", "`/ask QUESTION`"),
+        ("hermod", "slwq now", "For a question write `/ask slwq now`"),
+        ("slowq", "limt=5", "`/slowq` has no argument 'limt'"),
+        ("ask", "", "`/ask which queries are slow?`"),
+    ],
+)
+def test_help_names_the_commands_as_the_platform_has_them(name: str, text: str, said: str) -> None:
+    given = discord(text, name, number=1)
+    runner = build_runner(build_tools([]))
+    reading = runner.read(RunContext.create(given.thread.key), given)
+    assert isinstance(reading, Tell)
+    assert said in reading.text
+    assert "ops-" not in reading.text
+
+
+def test_what_was_filled_in_is_the_same_command_as_the_typed_one() -> None:
+    runner, spec = build_runner(build_tools([])), build_tools([]).specs()[0]
+    (offer,) = [o for o in build_offers([spec], ()) if o.name == "slowq"]
+    given = discord(write_text(offer, {"limit": 5, "target": 'a "shop"'}), "slowq", number=1)
+    reading = runner.read(RunContext.create(given.thread.key), given)
+    assert isinstance(reading, RunTool)
+    assert reading.arguments == {"limit": 5, "target": 'a "shop"'}
