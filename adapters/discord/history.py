@@ -1,0 +1,194 @@
+"""Reading what stands in a channel or thread: whether a post of ours is there, and what was said before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from adapters.chat import Author, Delivered, InDoubt, Said
+from adapters.discord.body import build_nonce
+from adapters.discord.client import PAGE, DiscordClient
+from adapters.discord.content import Names, markup_of, read_markup, read_name
+from adapters.discord.outcome import UNKNOWN_MESSAGE, Failed
+from adapters.discord.wire import Wire, flag_of, id_of, number_of, parse_time, part_of, parts_of, text_of, time_of
+
+log = structlog.get_logger("hermod.discord")
+
+WINDOW_S = 120.0
+"""How long Discord certainly refuses a second message with the same nonce. It documents "the past few minutes"
+(docs.discord.com/developers/resources/message#create-message)."""
+
+LOOK_PAGES = 10
+"""So many pages of a channel are looked through for a post."""
+
+HISTORY_PAGES = 20
+
+SAID_TYPES = frozenset({0, 19, 20, 23})
+"""Types of messages that somebody wrote: ordinary ones, replies, and answers to commands."""
+
+POSTED_TYPES = frozenset({0, 19})
+"""Types of what we post as the bot, which carries a nonce; answers to interactions never do."""
+
+LOADING = 1 << 7
+"""The flag of a first answer to a command that has still to come."""
+
+
+class NoNames:
+    """Knows no channels and no roles: they keep their ids."""
+
+    def name_channel(self, guild: str, channel: str) -> str:
+        """Return nothing."""
+        return ""
+
+    def name_role(self, guild: str, role: str) -> str:
+        """Return nothing."""
+        return ""
+
+
+def read_text(said: Wire, *, own: str, guild: str, names: Names | None = None) -> str:
+    """Return what a message says, as a person reads it; our own mention is left out."""
+    bot = flag_of(part_of(said, "author"), "bot")
+    text = read_markup(markup_of(said, bot=bot), said, names or NoNames(), guild=guild, own=own, own_role="")
+    files = [f"[attached file: {text_of(f, 'filename') or id_of(f, 'id')}]" for f in parts_of(said, "attachments")]
+    return "\n".join(part for part in (text, *files) if part)
+
+
+class Search:
+    """Looks for one post of ours, page after page, and weighs what it sees.
+
+    A post is recognised by the nonce that its key gives. Discord does not document whether it tells nonces in a
+    channel's history. So "not there" is only concluded where nothing of ours is there, or where what is there
+    carries nonces; else a post that is there could not be told from the others.
+
+    Args:
+        key: of the post.
+        own: our user id.
+        since: only what is newer than this id counts; empty for all.
+        interaction: the command that the post answers, empty for none.
+    """
+
+    def __init__(self, key: str, *, own: str, since: str = "", interaction: str = "") -> None:
+        self._nonce = build_nonce(key)
+        self._own = own
+        self._since = int(since) if since.isdecimal() else 0
+        self._interaction = interaction
+        self._ours = self._with_nonce = 0
+        self.found: Delivered | InDoubt | None = None
+
+    @property
+    def is_blind(self) -> bool:
+        """True when posts of ours are there, and none of them tells its nonce."""
+        return self._ours > 0 and self._with_nonce == 0
+
+    def weigh(self, page: tuple[Wire, ...]) -> bool:
+        """Look at the next page, the newest message first; true when there is nothing more to look for."""
+        for message in page:
+            message_id = id_of(message, "id")
+            if not message_id or int(message_id) <= self._since:
+                return True
+            if id_of(part_of(message, "author"), "id") == self._own and self._is_it(message):
+                return True
+        return len(page) < PAGE
+
+    def _is_it(self, message: Wire) -> bool:
+        nonce = str(message.get("nonce") or "")
+        if nonce == self._nonce:
+            self.found = Delivered(remote_id=id_of(message, "id"))
+            return True
+        if self._interaction and self._answers(message):
+            self.found = InDoubt(reason="the command has an answer, but Discord does not tell which one it is")
+            return True
+        if message.get("type", 0) in POSTED_TYPES and not text_of(message, "webhook_id"):
+            self._ours += 1
+            self._with_nonce += bool(nonce)
+        return False
+
+    def _answers(self, message: Wire) -> bool:
+        asked = id_of(part_of(message, "interaction_metadata"), "id") or id_of(part_of(message, "interaction"), "id")
+        return asked == self._interaction and not number_of(message, "flags") & LOADING
+
+
+async def find_posted(
+    client: DiscordClient, channel_id: str, search: Search, *, sent_lately: bool
+) -> Delivered | InDoubt | None:
+    """Look through the newest messages of a channel.
+
+    Args:
+        client: the REST API.
+        channel_id: where to look.
+        search: what to look for.
+        sent_lately: this process itself sent the post for the first time within ``WINDOW_S``. Then "not there" is
+            safe even where nonces are not told: sent once more it is either the first, or Discord answers with it.
+    """
+    before = ""
+    for _ in range(LOOK_PAGES):
+        page = await client.fetch_messages(channel_id, before=before)
+        if isinstance(page, Failed):
+            return InDoubt(reason=f"the channel could not be read: {page.said}")
+        if search.weigh(page):
+            break
+        before = id_of(page[-1], "id")
+    else:
+        return None if sent_lately else InDoubt(reason="there are too many messages to look through")
+    if search.found is None and search.is_blind and not sent_lately:
+        return InDoubt(reason="Discord does not tell which of our messages it is")
+    return search.found
+
+
+async def fetch_history(
+    client: DiscordClient,
+    *,
+    channel_id: str,
+    limit: int,
+    read: Callable[[Wire], Said | None],
+    starter: tuple[str, str] | None = None,
+) -> tuple[Said, ...]:
+    """Read what was said, oldest first, at most the newest ``limit``.
+
+    Args:
+        client: the REST API.
+        channel_id: of the thread, or of the direct conversation; empty for a thread that was not opened yet.
+        limit: how many.
+        read: makes a ``Said`` of a message, None of what nobody said.
+        starter: channel and id of the message that the thread was opened on. It stands in the parent, and belongs to
+            the thread; a forum has it in the thread itself.
+    """
+    said: list[Said] = []
+    before, complete = "", not channel_id
+    for _ in range(HISTORY_PAGES):
+        if complete or len(said) >= limit:
+            break
+        page = await client.fetch_messages(channel_id, limit=min(PAGE, limit), before=before)
+        if isinstance(page, Failed):
+            log.warning("discord_history_not_read", channel=channel_id, reason=page.said)
+            break
+        said += [line for message in page if (line := read(message)) is not None]
+        complete = len(page) < min(PAGE, limit)
+        before = id_of(page[-1], "id") if page else ""
+    if complete and starter is not None and len(said) < limit and all(line.id != starter[1] for line in said):
+        message = await client.fetch_message(*starter)
+        if not isinstance(message, Failed):
+            first = read(message)
+            said += [first] if first is not None else []
+        elif message.code != UNKNOWN_MESSAGE:
+            log.warning("discord_history_not_read", channel=starter[0], reason=message.said)
+    return tuple(reversed(said[: max(limit, 0)]))
+
+
+def build_said(message: Wire, *, own: str, guild: str, names: Names | None = None) -> Said | None:
+    """Read a message of the past; None for what nobody said, and for an answer that has still to come."""
+    message_id, author = id_of(message, "id"), part_of(message, "author")
+    if not message_id or message.get("type", 0) not in SAID_TYPES or number_of(message, "flags") & LOADING:
+        return None
+    text = read_text(message, own=own, guild=guild, names=names)
+    if not text.strip() or not id_of(author, "id"):
+        return None
+    bot = flag_of(author, "bot") or bool(id_of(message, "webhook_id"))
+    return Said(
+        id=message_id,
+        author=Author(id=id_of(author, "id"), name=read_name(author, part_of(message, "member")), bot=bot),
+        text=text,
+        sent_at=parse_time(text_of(message, "timestamp")) or time_of(message_id),
+        own=id_of(author, "id") == own,
+    )
