@@ -278,12 +278,14 @@ Delivery = Delivered | RetryLater | Rejected | InDoubt
 class Limits:
     """What fits into one post. ``unit`` is what the platform counts.
 
-    ``tail_in_file``: of an answer that would be a flood of posts the rest goes into a file.
+    ``tail_in_file``: of an answer that would be a flood of posts the rest goes into a file. ``measure``: how much of
+    ``text_max`` a text takes as it is sent, where that is not its length (see ``adapters.markdown.fit_markdown``).
     """
 
     text_max: int
     unit: Literal["chars", "utf16", "utf8"] = "chars"
     tail_in_file: bool = False
+    measure: Callable[[str], int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,11 +64,13 @@ def build_reply_rows(
 
 def split_reply(reply: Reply, *, run_id: str, limits: Limits, now: datetime) -> tuple[NewOutboxItem, ...]:
     """Build the rows of a whole answer that has to be posted in parts; one where it fits."""
-    parts, files = fit_markdown(reply.text, limits), reply.files
+    files = reply.files
     if limits.tail_in_file:
-        fitted = fit_answer(reply.text, limits)
+        fitted = fit_answer(reply.text, limits, measure=limits.measure)
         parts = fitted.parts
         files += (Attachment(name=TAIL_NAME, content=fitted.tail),) if fitted.tail else ()
+    else:
+        parts = fit_markdown(reply.text, limits, measure=limits.measure)
     last = len(parts)
     return tuple(
         _build_row(

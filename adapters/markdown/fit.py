@@ -66,8 +66,8 @@ def fit_markdown(text: str, limits: Limits, *, measure: Measure | None = None) -
     """
     if limits.text_max < MIN_TEXT_MAX:
         raise ValueError(f"a post of {limits.text_max} is too small to cut a text for; at least {MIN_TEXT_MAX}")
-    count = measure or unit_size(limits.unit)
-    return tuple(fit_costs(text, (limits.text_max,), lambda part: (count(part),)))
+    count, grain = measure or unit_size(limits.unit), _grain(limits, measure)
+    return tuple(fit_costs(text, (limits.text_max,), lambda part: (count(part),), grain=grain))
 
 
 def fit_costs(text: str, size: Size, costs: Costs, *, grain: int = 1) -> Iterator[str]:
@@ -121,10 +121,21 @@ def fit_answer(
     """
     if limits.text_max < MIN_TEXT_MAX:
         raise ValueError(f"a post of {limits.text_max} is too small to cut a text for; at least {MIN_TEXT_MAX}")
-    count = measure or unit_size(limits.unit)
+    count, grain = measure or unit_size(limits.unit), _grain(limits, measure)
     return fit_answer_costs(
-        text, (limits.text_max,), lambda p: (count(p),), parts_max=parts_max, chars_max=chars_max, note=note
+        text,
+        (limits.text_max,),
+        lambda p: (count(p),),
+        grain=grain,
+        parts_max=parts_max,
+        chars_max=chars_max,
+        note=note,
     )
+
+
+def _grain(limits: Limits, measure: Measure | None) -> int:
+    """To how many characters a cut is searched: a measure that is not just the length renders, which takes time."""
+    return 1 if measure is None else max(1, limits.text_max // 50)
 
 
 def fit_answer_costs(

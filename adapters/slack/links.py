@@ -1,80 +1,12 @@
-"""What a link of a model or a tool may look like: only http, https and mailto, and never under another host's name."""
+"""Links on Slack: the policy of ``adapters.markdown.links``, and what Slack makes of plain text by itself."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection
-from dataclasses import dataclass
-from urllib.parse import urlsplit
+from adapters.markdown.links import URL_MAX, Shown, find_bare_urls, host_of, names_host, show_link
 
-URL_MAX = 3000
-"""A longer address is shown as text (the longest that Slack takes in its blocks)."""
-
-_SCHEMES = ("http://", "https://", "mailto:")
-_HOST_LIKE = re.compile(r"(?:[a-z][a-z0-9+.-]*://|www\.)[^\s/?#]+|[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}(?![\w-])", re.I)
-_BARE = re.compile(r"https?://[^\s<>|\"'`\u3000-\u303f\uff00-\uffef]+", re.I)
-_TRAILING = ".,;:!?*_~)]}\u2026"
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A link as it is shown: text, a link with a label (both may be empty), text."""
-
-    before: str
-    url: str
-    label: str
-    after: str
-
-
-def show_link(url: str, label: str, trusted: Collection[str] | None = None) -> Shown:
-    """Decide how a link is shown.
-
-    Args:
-        url: where it leads, as written.
-        label: its label without formatting; one that names another host is shown beside the address.
-        trusted: hosts that may be linked to, with all below them; None for any.
-    """
-    label = " ".join(label.split())
-    if not url.lower().startswith(_SCHEMES) or len(url) > URL_MAX or not _is_trusted(url, trusted):
-        return Shown(f"{label} ({url})" if url and label not in ("", url) else label or url, "", "", "")
-    bare = url[7:] if url.lower().startswith("mailto:") else url
-    if not label or label in (url, bare):
-        return Shown("", url, bare, "")
-    if any(host_of(found) != host_of(url) for found in _HOST_LIKE.findall(label)):
-        return Shown(f"{label} (", url, bare, ")")
-    return Shown("", url, label, "")
-
-
-def find_bare_urls(text: str) -> list[tuple[int, int]]:
-    """Return where web addresses stand in running text, without the punctuation of the sentence around them."""
-    spans = []
-    for found in _BARE.finditer(text):
-        url = found[0]
-        while url and url[-1] in _TRAILING and not (url[-1] == ")" and url.count("(") >= url.count(")")):
-            url = url[:-1]
-        if len(url) > len("https://"):
-            spans.append((found.start(), found.start() + len(url)))
-    return spans
+__all__ = ["URL_MAX", "Shown", "find_bare_urls", "host_of", "looks_linked", "show_link"]
 
 
 def looks_linked(text: str) -> bool:
     """True for text in which Slack would find an address by itself."""
-    return _HOST_LIKE.search(text) is not None or "@" in text
-
-
-def host_of(url: str) -> str:
-    """Return the host of an address, of a mail address or of what looks like one, without ``www.``."""
-    if url.lower().startswith("mailto:"):
-        return url.rpartition("@")[2].partition("?")[0].lower()
-    try:
-        host = urlsplit(url if "://" in url else f"http://{url}").hostname or ""
-    except ValueError:  # a bracket that belongs to no IPv6 address
-        return url.lower()
-    return host.lower().removeprefix("www.").rstrip(".")
-
-
-def _is_trusted(url: str, trusted: Collection[str] | None) -> bool:
-    if trusted is None:
-        return True
-    host = host_of(url)
-    return any(host == name or host.endswith(f".{name}") for name in (t.lower().removeprefix("www.") for t in trusted))
+    return names_host(text) or "@" in text
