@@ -1,0 +1,190 @@
+"""The way in: who we are, then the gateway, tried again until it stands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from datetime import datetime
+
+import discord
+import structlog
+
+from adapters.chat import Accept, AdapterNotConfigured, ConnectionState
+from adapters.discord.budget import IDENTIFY_GAP_S, GatewayInfo, StartBudget
+from adapters.discord.directory import DiscordDirectory
+from adapters.discord.gateway import DiscordGateway, GatewayRefused
+from adapters.discord.intake import DiscordIntake
+from adapters.discord.login import DiscordUnreachable, fetch_gateway, fetch_identity
+from adapters.discord.parse import Identity
+from adapters.discord.session import GatewayHttp
+
+log = structlog.get_logger("hermod.discord")
+
+LONGEST_PAUSE_S = 30.0
+
+FIRST_S = 15.0
+"""``start`` waits for so long until the first session is there."""
+
+DRAIN_S = 3.0
+
+OnReady = Callable[[Identity], Awaitable[None]]
+"""Called once in a ``start``, when the first session is there, never on a reconnect."""
+
+
+class DiscordConnection:
+    """Connects, and stays connected.
+
+    Args:
+        http: for login and websockets; whoever made it closes it.
+        directory: is told of the cache.
+        intake: takes what comes in.
+        gateway_url: connect there instead of where Discord says; empty for that.
+        shard_count: shards in all; None for as many as Discord advises.
+        shard_ids: the shards to keep here; empty for all.
+        on_ready: see ``OnReady``.
+        retry_s: the pause after a first failure; it doubles with each further one.
+        identify_gap_s: between two starts of a session.
+        now, monotonic, sleep: the clock.
+    """
+
+    def __init__(
+        self,
+        http: GatewayHttp,
+        *,
+        directory: DiscordDirectory,
+        intake: DiscordIntake,
+        gateway_url: str = "",
+        shard_count: int | None = None,
+        shard_ids: Collection[int] = (),
+        on_ready: OnReady,
+        retry_s: float,
+        identify_gap_s: float = IDENTIFY_GAP_S,
+        now: Callable[[], datetime],
+        monotonic: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self._http = http
+        self._directory = directory
+        self._intake = intake
+        self._url = gateway_url
+        self._shard_count = shard_count
+        self._shard_ids = tuple(shard_ids)
+        self._on_ready = on_ready
+        self._retry_s = retry_s
+        self._now = now
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._budget = StartBudget(self._fetch_gateway, gap_s=identify_gap_s, monotonic=monotonic, sleep=sleep)
+        self._gateway: DiscordGateway | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._since: datetime | None = None
+        self.identity: Identity | None = None
+
+    @property
+    def connected(self) -> bool:
+        """True while events can arrive on every shard of ours."""
+        return self._intake.is_open and self._gateway is not None and self._gateway.connected
+
+    @property
+    def state(self) -> ConnectionState:
+        """How the connection stands, since when, and when something last came in."""
+        return ConnectionState(
+            connected=self.connected,
+            since=self._since if self.connected else None,
+            last_event_at=self._intake.last_event_at,
+        )
+
+    async def start(self, accept: Accept) -> None:
+        """Connect; returns also when Discord cannot be reached, and then goes on trying until ``stop``.
+
+        Raises:
+            AdapterNotConfigured: the token is refused, or Discord says that connecting is of no use.
+        """
+        try:
+            await self._come_up(accept)
+        except DiscordUnreachable as error:
+            log.warning("discord_not_reached", reason=str(error))
+            self._spawn(self._keep_trying(accept), "discord-coming-up")
+
+    async def stop(self) -> None:
+        """Take nothing more, end every connection, and let what was taken be stored. Safe to call twice."""
+        self._intake.close()
+        tasks = set(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        gateway, self._gateway = self._gateway, None
+        if gateway is not None:
+            await gateway.close()
+        await self._intake.drain(DRAIN_S)
+
+    async def _come_up(self, accept: Accept) -> None:
+        identity = await fetch_identity(self._http)
+        count = self._shard_count or (await fetch_gateway(self._http)).shards
+        self.identity = identity
+        if not identity.reads_all:
+            log.info("discord_content_limited", reads="messages that mention Hermod, and direct ones")
+        gateway = self._gateway = DiscordGateway(
+            self._http,
+            self._budget,
+            url=self._url,
+            intents=build_intents(identity),
+            shard_count=count,
+            shard_ids=self._shard_ids or range(count),
+            on_event=self._intake.take,
+            on_interaction=self._intake.take_interaction,
+            on_ready=lambda: self._spawn(self._tell_ready(identity), "discord-ready"),
+            retry_s=self._retry_s,
+            monotonic=self._monotonic,
+            sleep=self._sleep,
+        )
+        self._directory.attach(gateway.client)
+        self._intake.open(accept, identity)
+        try:
+            await gateway.start(FIRST_S)
+        except GatewayRefused as refused:
+            self._intake.close()
+            self._gateway = None
+            raise AdapterNotConfigured(str(refused)) from None
+
+    async def _keep_trying(self, accept: Accept) -> None:
+        pause_s = self._retry_s
+        while self._gateway is None:
+            await self._sleep(pause_s)
+            try:
+                await self._come_up(accept)
+            except DiscordUnreachable as error:
+                log.warning("discord_not_reached", reason=str(error))
+            except AdapterNotConfigured as error:
+                log.error("discord_refused", reason=str(error))
+                return
+            pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
+
+    async def _tell_ready(self, identity: Identity) -> None:
+        self._since = self._now()
+        await self._on_ready(identity)
+
+    async def _fetch_gateway(self) -> GatewayInfo:
+        return await fetch_gateway(self._http)
+
+    def _spawn(self, work: Awaitable[None], name: str) -> None:
+        task = asyncio.ensure_future(work)
+        task.set_name(name)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("discord_task_failed", task=task.get_name(), reason=type(error).__name__, exc_info=error)
+
+
+def build_intents(identity: Identity) -> discord.Intents:
+    """Build what the gateway is asked for; the content of all messages only where the application may have it."""
+    intents = discord.Intents.none()
+    intents.guilds = True
+    intents.guild_messages = True
+    intents.dm_messages = True
+    intents.message_content = identity.reads_all
+    return intents

@@ -1,0 +1,265 @@
+"""The gateway: one connection for each shard, kept until ``close``, resumed where Discord lets it.
+
+The protocol itself (hello, heartbeats, identify, resume, compression) is discord.py's. How long to wait before the next
+try, where to connect, and what is final is decided here: discord.py's own loop identifies anew after a connection that
+could not be made, although resuming would have brought what was said meanwhile, and waits for up to 17 minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import aiohttp
+import discord
+import structlog
+import yarl
+from discord.gateway import DiscordWebSocket, ReconnectWebSocket
+
+from adapters.chat import AdapterError, AdapterNotConfigured
+from adapters.discord.budget import StartBudget
+from adapters.discord.session import SHAPE_ERRORS, GatewayHttp, OnEvent, OnInteraction, ShardedClient
+
+log = structlog.get_logger("hermod.discord")
+
+FATAL: Mapping[int, str] = MappingProxyType(
+    {
+        4004: "the token is refused; reset it (discord.com/developers/applications, page Bot) and set discord.token",
+        4010: "a shard does not exist; check discord.shard_ids and discord.shard_count",
+        4011: "the bot is in so many servers that more shards are required; raise discord.shard_count, or leave it out",
+        4012: "the gateway does not speak version 10 any more; install a newer Hermod",
+        4013: "the intents are not valid; install a newer Hermod",
+        4014: "the Message Content Intent is not allowed; switch it on (discord.com/developers/applications, page Bot) "
+        "and start Hermod again",
+    }
+)
+"""Close codes after which connecting again is of no use, and what to do
+(docs.discord.com/developers/topics/opcodes-and-status-codes, "Gateway Close Event Codes")."""
+
+CONNECT_S = 30.0
+"""From opening a websocket to having said who we are."""
+
+LONGEST_PAUSE_S = 30.0
+
+LASTING_S = 10.0
+"""A connection that lived for so long was a good one: the next one is made at once."""
+
+FAREWELL_S = 2.0
+
+_RESUME_ADDRESS_TRIES = 2  # then the ordinary address is tried, which takes a resume as well
+
+_NETWORK = (OSError, aiohttp.ClientError, TimeoutError, AdapterError)
+
+_BROKEN = (*_NETWORK, discord.DiscordException, zlib.error, RuntimeError, *SHAPE_ERRORS)
+"""What may come out of a connection that cannot be made, or breaks, or over which comes what discord.py cannot read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """A session that can be resumed."""
+
+    id: str
+    sequence: int
+    gateway: yarl.URL
+
+
+class GatewayRefused(AdapterError):
+    """Discord said that connecting again is of no use; the operator has to act."""
+
+
+class DiscordGateway:
+    """Keeps the connections of some shards.
+
+    Args:
+        http: for the websockets.
+        budget: lets a shard start a session; resuming needs no leave.
+        url: connect there instead of where Discord says; empty for that.
+        intents: what the gateway is asked for.
+        shard_count: shards in all.
+        shard_ids: the shards to keep here.
+        on_event, on_interaction: take what comes in.
+        on_ready: called when the first shard has its session.
+        retry_s: the pause after a first failure; it doubles with each further one.
+        monotonic, sleep: the clock.
+    """
+
+    def __init__(
+        self,
+        http: GatewayHttp,
+        budget: StartBudget,
+        *,
+        url: str = "",
+        intents: discord.Intents,
+        shard_count: int,
+        shard_ids: Collection[int],
+        on_event: OnEvent,
+        on_interaction: OnInteraction,
+        on_ready: Callable[[], None],
+        retry_s: float,
+        monotonic: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self._http = http
+        self._budget = budget
+        self._url = yarl.URL(url) if url else None
+        self._address = DiscordWebSocket.DEFAULT_GATEWAY  # until it was asked for
+        self._shard_ids = tuple(shard_ids)
+        self._on_ready = on_ready
+        self._retry_s = retry_s
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._up: set[int] = set()
+        self._begun = asyncio.Event()  # a first shard is ready, or it is refused
+        self._was_ready = False
+        self.refused = ""
+        self._tasks: tuple[asyncio.Task[None], ...] = ()
+        self.client = ShardedClient(
+            http,
+            intents=intents,
+            shard_count=shard_count,
+            on_event=on_event,
+            on_interaction=on_interaction,
+            on_shard=self._note,
+        )
+
+    @property
+    def connected(self) -> bool:
+        """True while every shard has its session."""
+        return not self.refused and self._up == set(self._shard_ids)
+
+    async def start(self, wait_s: float) -> None:
+        """Connect every shard, and wait up to ``wait_s`` seconds for the first.
+
+        Raises:
+            GatewayRefused: Discord said that it is of no use; nothing is left running.
+        """
+        await self.client.prepare(self._shard_ids)
+        self._tasks = tuple(
+            asyncio.create_task(self._guard(shard), name=f"discord-shard-{shard}") for shard in self._shard_ids
+        )
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._begun.wait()
+        except TimeoutError:
+            log.warning("discord_not_connected_yet", waits_for_start_s=round(self._budget.waiting_s))
+        if self.refused:
+            await self.close()
+            raise GatewayRefused(f"discord: {self.refused}")
+
+    async def close(self) -> None:
+        """End every connection. Safe to call twice."""
+        tasks, self._tasks = self._tasks, ()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _note(self, shard: int, up: bool) -> None:
+        if not up:
+            self._up.discard(shard)
+            return
+        self._up.add(shard)
+        log.info("discord_shard_connected", shard=shard)
+        self._begun.set()
+        if not self._was_ready:
+            self._was_ready = True
+            self._on_ready()
+
+    async def _guard(self, shard: int) -> None:
+        """Keep a shard; when Discord refuses one, all end, and it is said once."""
+        try:
+            await self._keep(shard)
+        except (GatewayRefused, AdapterNotConfigured) as refused:
+            if not self.refused:
+                self.refused = str(refused).removeprefix("discord: ")
+                log.error("discord_refused", reason=self.refused, shard=shard)
+            for task in self._tasks:
+                if task is not asyncio.current_task():
+                    task.cancel()
+            self._begun.set()
+
+    async def _keep(self, shard: int) -> None:
+        session: _Session | None = None
+        failures = 0
+        while True:
+            began = self._monotonic()
+            session = await self._live(shard, session, failures)
+            failures = 0 if self._monotonic() - began >= LASTING_S else failures + 1
+            if failures > 1:
+                await self._sleep(min(LONGEST_PAUSE_S, self._retry_s * 2 ** min(failures - 2, 10)))
+
+    async def _live(self, shard: int, session: _Session | None, failures: int) -> _Session | None:
+        """Have one connection, from its beginning to its end.
+
+        Returns:
+            What the next one can resume; None when it has to identify.
+
+        Raises:
+            GatewayRefused, AdapterNotConfigured: there is no use in another one.
+        """
+        ws: DiscordWebSocket | None = None
+        code = 4000  # the session stays
+        try:
+            url = await self._find_url(shard, session, failures)
+            async with asyncio.timeout(CONNECT_S):
+                ws = await DiscordWebSocket.from_client(
+                    self.client,
+                    initial=True,
+                    gateway=url,
+                    shard_id=shard,
+                    session=session.id if session is not None else None,
+                    sequence=session.sequence if session is not None else None,
+                    resume=session is not None,
+                )
+            while True:
+                await ws.poll_event()
+        except ReconnectWebSocket as ended:
+            if not ended.resume:
+                log.info("discord_session_ended", shard=shard)
+                self._note(shard, False)
+                await self._budget.wait_after_refusal()
+                return None
+        except discord.ConnectionClosed as closed:
+            if closed.code in FATAL:
+                raise GatewayRefused(f"{FATAL[closed.code]} (close code {closed.code})") from None
+            log.info("discord_connection_closed", shard=shard, code=closed.code)
+        except (GatewayRefused, AdapterNotConfigured):
+            raise
+        except _BROKEN as error:
+            trace = None if isinstance(error, _NETWORK) else error
+            log.warning("discord_connection_failed", shard=shard, reason=type(error).__name__, exc_info=trace)
+        except asyncio.CancelledError:
+            code = 1000
+            raise
+        finally:
+            self._note(shard, False)
+            await self._hang_up(ws, code)
+        return _remember(ws, session)
+
+    async def _find_url(self, shard: int, session: _Session | None, failures: int) -> yarl.URL:
+        """Return where to connect; to identify, that is when it is allowed."""
+        if session is None:
+            self._address = self._url or yarl.URL((await self._budget.take_start(shard)).url)
+            return self._address
+        return self._url or (session.gateway if failures <= _RESUME_ADDRESS_TRIES else self._address)
+
+    async def _hang_up(self, ws: DiscordWebSocket | None, code: int) -> None:
+        socket = self._http.take_opened()
+        try:
+            async with asyncio.timeout(FAREWELL_S):
+                if ws is not None:
+                    await ws.close(code=code)
+                elif socket is not None:
+                    await socket.close(code=code)
+        except (OSError, aiohttp.ClientError, TimeoutError):
+            log.info("discord_connection_closed_without_farewell")
+
+
+def _remember(ws: DiscordWebSocket | None, before: _Session | None) -> _Session | None:
+    if ws is None or not ws.session_id or ws.sequence is None:
+        return before
+    gateway = before.gateway if before is not None and before.id == ws.session_id else ws.gateway
+    return _Session(ws.session_id, ws.sequence, gateway)

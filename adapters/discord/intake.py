@@ -1,0 +1,258 @@
+"""What the gateway brings: understood, and handed over until it is stored.
+
+Discord delivers an event once per session and wants no acknowledgement, so nothing brings back what could not be
+stored: it is handed over again here, a few times. The reader of the gateway never waits: it puts what came into
+``Lanes``, which keep each thread in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from datetime import datetime
+from functools import partial
+from typing import Protocol
+
+import discord
+import structlog
+
+from adapters.chat import Accept, Inbound, Message, Removed, ThreadRef
+from adapters.discord.content import build_title
+from adapters.discord.directory import DiscordDirectory, PlaceUnknown
+from adapters.discord.order import Lanes
+from adapters.discord.parse import (
+    Channel,
+    Identity,
+    is_edited,
+    is_for_us,
+    is_ours,
+    is_readable,
+    mentions_us,
+    parse_deleted,
+    parse_message,
+    parse_removed,
+)
+from adapters.discord.wire import Wire, id_of, ids_of
+
+log = structlog.get_logger("hermod.discord")
+
+TRIES = 7
+"""So often something is handed over when it cannot be stored: with the pauses between, for about half a minute."""
+
+OnRemoved = Callable[[Removed], Awaitable[None]]
+"""Called when a guild removed Hermod."""
+
+OnUnreadable = Callable[[ThreadRef], Awaitable[None]]
+"""Called when somebody says something in a thread of ours that comes without its content."""
+
+OnInteraction = Callable[[discord.Interaction, Accept], Awaitable[None]]
+"""Takes a command, a pressed button, or a half-typed option."""
+
+_REMEMBERED = 5_000
+
+
+class Threads(Protocol):
+    """Where answers will go; ``threads.DiscordThreads``."""
+
+    def remember(self, thread: ThreadRef, *, exists: bool, title: str = "") -> None:
+        """Keep what is known of a thread: whether it is there, and what to call it otherwise."""
+        ...
+
+
+async def ignore(removed: Removed) -> None:
+    """Do nothing."""
+
+
+class DiscordIntake:
+    """Understands events. ``take`` may be called at any time; nothing is taken before ``open`` and after ``close``.
+
+    Args:
+        directory: tells which place something stands in.
+        threads: is told of every thread that something comes from.
+        bots: ids of other bots (or webhooks) whose mentions count; all others are dropped.
+        on_interaction, on_removed, on_unreadable: see their types.
+        retry_s: the pause before something is handed over again; it doubles.
+        now, sleep: the clock.
+    """
+
+    def __init__(
+        self,
+        *,
+        directory: DiscordDirectory,
+        threads: Threads,
+        bots: Collection[str] = (),
+        on_interaction: OnInteraction,
+        on_removed: OnRemoved = ignore,
+        on_unreadable: OnUnreadable,
+        retry_s: float,
+        now: Callable[[], datetime],
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self._directory = directory
+        self._threads = threads
+        self._bots = frozenset(bots)
+        self._on_interaction = on_interaction
+        self._on_removed = on_removed
+        self._on_unreadable = on_unreadable
+        self._retry_s = retry_s
+        self._now = now
+        self._sleep = sleep
+        self._accept: Accept | None = None
+        self._identity: Identity | None = None
+        self._lanes = Lanes()
+        self._own: dict[str, None] = {}  # ids of our own posts: that they are deleted is no news
+        self._unread_told = False
+        self.last_event_at: datetime | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """True while events are taken."""
+        return self._accept is not None
+
+    def open(self, accept: Accept, identity: Identity) -> None:
+        """Take events from now on."""
+        self._accept = accept
+        self._identity = identity
+
+    def close(self) -> None:
+        """Take nothing more. What was taken is still handed over; see ``drain``."""
+        self._accept = None
+
+    async def drain(self, grace_s: float) -> None:
+        """Wait up to ``grace_s`` seconds until what was taken is stored."""
+        if left := await self._lanes.drain(grace_s):
+            log.error("discord_events_lost", count=left, reason="Hermod was stopped while they could not be stored")
+
+    # -- the gateway's reader calls these
+    def take(self, kind: str, data: Wire) -> None:
+        """Take an event; returns at once."""
+        accept, identity = self._accept, self._identity
+        if accept is None or identity is None:
+            return
+        self.last_event_at = self._now()
+        match kind:
+            case "MESSAGE_CREATE":
+                self._take_said(data, accept, identity)
+            case "MESSAGE_UPDATE":
+                if is_edited(data, self._now()) and mentions_us(data, identity, self._own_role(data)):
+                    self._take_said(data, accept, identity)
+            case "MESSAGE_DELETE" | "MESSAGE_DELETE_BULK":
+                self._take_deleted(data, accept)
+            case "GUILD_DELETE":
+                removed = parse_removed(data)
+                if removed is not None:
+                    self._put(removed.workspace, partial(self._remove, removed))
+
+    def take_interaction(self, interaction: discord.Interaction) -> None:
+        """Take an interaction; returns at once. Interactions wait for nothing, they have to be answered soon."""
+        accept = self._accept
+        if accept is not None:
+            self.last_event_at = self._now()
+            self._put(f"interaction-{interaction.id}", lambda: self._on_interaction(interaction, accept))
+
+    def _take_said(self, said: Wire, accept: Accept, identity: Identity) -> None:
+        message = id_of(said, "id")
+        if is_ours(said, identity):
+            self._own[message] = None
+            while len(self._own) > _REMEMBERED:
+                del self._own[next(iter(self._own))]
+            return
+        role = self._own_role(said)
+        if not is_for_us(said, identity, role, self._bots):
+            return
+        channel, guild = id_of(said, "channel_id"), id_of(said, "guild_id")
+        known = self._directory.find_known(channel, guild)
+        at_top = known is not None and bool(known.guild) and not known.is_thread
+        if not message or not channel or (at_top and not mentions_us(said, identity, role)):
+            return  # what does not mention us counts in threads and direct messages only
+        self._put(message if at_top else channel, partial(self._say, said, accept, identity))
+
+    def _take_deleted(self, data: Wire, accept: Accept) -> None:
+        ids = ids_of(data, "ids") or ids_of({"ids": [data.get("id")]}, "ids")
+        if not ids or all(message in self._own for message in ids):
+            return
+        channel, guild = id_of(data, "channel_id"), id_of(data, "guild_id")
+        known = self._directory.find_known(channel, guild)
+        at_top = known is not None and bool(known.guild) and not known.is_thread
+        for message in ids:
+            if message not in self._own and channel:
+                one = {"id": message, "channel_id": channel, "guild_id": guild}
+                self._put(message if at_top else channel, partial(self._delete, one, accept))
+
+    def _put(self, key: str, work: Callable[[], Awaitable[None]]) -> None:
+        if not self._lanes.put(key, work):
+            log.error("discord_event_lost", reason="too much waits to be stored already", waiting=self._lanes.count)
+
+    def _own_role(self, said: Wire) -> str:
+        return self._directory.find_own_role(id_of(said, "guild_id"))
+
+    # -- in the lanes
+    async def _say(self, said: Wire, accept: Accept, identity: Identity) -> None:
+        role = self._own_role(said)
+        mentioned = mentions_us(said, identity, role)
+        channel = await self._find_channel(said)
+        if channel is None:
+            if not mentioned:
+                return
+            # better an answer beside the thread than none
+            channel = Channel(id=id_of(said, "channel_id"), guild=id_of(said, "guild_id"))
+        if channel.guild and not channel.is_thread and not mentioned:
+            return
+        message = parse_message(said, channel, identity, self._directory, role)
+        if message is None:
+            log.warning("discord_event_not_understood", kind="MESSAGE_CREATE", reason="no address")
+            return
+        if not is_readable(said) and not mentioned:
+            await self._tell_unreadable(message, channel, identity)
+            return
+        exists = channel.is_thread or not channel.guild
+        self._threads.remember(message.thread, exists=exists, title=build_title(message.text, message.author.name))
+        await self._hand_over(message, accept)
+
+    async def _delete(self, data: Wire, accept: Accept) -> None:
+        channel = await self._find_channel(data)
+        if channel is None:
+            return  # the place is gone as well, or was never ours
+        for deleted in parse_deleted(data, channel, self._now()):
+            await self._hand_over(deleted, accept)
+
+    async def _remove(self, removed: Removed) -> None:
+        log.warning("discord_removal_told", guild=removed.workspace)
+        await self._on_removed(removed)
+
+    async def _tell_unreadable(self, message: Message, channel: Channel, identity: Identity) -> None:
+        """Something was said that we may not read. In a thread that we opened, people expect an answer."""
+        if identity.reads_all:
+            return  # then it is empty for everybody
+        if not self._unread_told:
+            self._unread_told = True
+            log.warning(
+                "discord_content_hidden",
+                fix="switch Message Content Intent on (discord.com/developers/applications, page Bot) and start Hermod "
+                "again; until then only messages that mention it, and direct ones, can be read",
+            )
+        if channel.owner == identity.user:
+            await self._on_unreadable(message.thread)
+
+    async def _find_channel(self, data: Wire) -> Channel | None:
+        """Find where something stands; ask again when Discord does not tell."""
+        for attempt in range(TRIES):
+            if attempt:
+                await self._sleep(self._retry_s * 2 ** (attempt - 1))
+            try:
+                return await self._directory.find(id_of(data, "channel_id"), id_of(data, "guild_id"))
+            except PlaceUnknown as error:
+                log.warning("discord_place_unknown", reason=str(error))
+        return None
+
+    async def _hand_over(self, inbound: Inbound, accept: Accept) -> None:
+        """Hand something over until it is stored, at most ``TRIES`` times."""
+        for attempt in range(TRIES):
+            if attempt:
+                await self._sleep(self._retry_s * 2 ** (attempt - 1))
+            # whatever it raises means that it is not stored; only being cancelled ourselves ends this
+            (outcome,) = await asyncio.gather(accept(inbound), return_exceptions=True)
+            if not isinstance(outcome, BaseException):
+                return
+            log.warning("discord_event_not_stored", thread=inbound.thread.key, reason=type(outcome).__name__)
+        log.error("discord_event_lost", thread=inbound.thread.key, id=inbound.id, reason="it could not be stored")
