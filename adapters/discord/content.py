@@ -136,10 +136,14 @@ def build_title(text: str, author: str) -> str:
         text: the question, mentions already read.
         author: who asked; for a question without words.
     """
-    lines = (re.sub(r"\s+", " ", clean_name(line.strip("#>*_~`|- \t"))).strip() for line in text.splitlines())
-    title = next((line for line in lines if any(c.isalnum() for c in line)), "") or f"Question from {author}"
-    title = title.encode("utf-8", "ignore").decode()  # half a surrogate pair is no text
+    lines = (_plain(line.strip("#>*_~`|- \t")) for line in text.splitlines())
+    title = next((line for line in lines if any(c.isalnum() for c in line)), "") or _plain(f"Question from {author}")
     return title if len(title) <= TITLE_MAX else title[: TITLE_MAX - 1].rstrip() + "…"
+
+
+def _plain(line: str) -> str:
+    """Return one line without controls, doubled blanks, and half surrogate pairs, which are no text."""
+    return " ".join(clean_name(line).encode("utf-8", "ignore").decode().split())
 
 
 def _read_time(seconds: int) -> str:

@@ -32,7 +32,7 @@ PLATFORM = "discord"
 DIRECT = "@me"
 """The workspace of a direct message, as Discord's own addresses call it."""
 
-SAID_TYPES = frozenset({0, 19})
+SAID_TYPES = (0, 19)
 """Types of messages that somebody wrote: an ordinary one and a reply. All others are the system's, or a command's."""
 
 EDITED_MENTION_S = 72_000.0
@@ -44,7 +44,7 @@ MESSAGE_CONTENT_FLAGS = 1 << 18 | 1 << 19
 (docs.discord.com/developers/resources/application, "Application Flags")."""
 
 _DM = 1
-_THREADS = frozenset({10, 11, 12})
+_THREADS = (10, 11, 12)
 
 NOBODY = Author(id="unknown", name="unknown", unknown=True)
 """Discord does not tell who deleted a message, nor who had written it."""
