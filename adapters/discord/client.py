@@ -211,7 +211,9 @@ class DiscordClient:
             message_id=message_id,
             emoji=emoji,
         )
-        answer = await self.calls.call(route, REACTION, channel_id, priority=1, patience_s=3.0, timeout_s=5.0)
+        answer = await self.calls.call(
+            route, REACTION, channel_id, priority=1, patience_s=3.0, timeout_s=5.0, passing=UNKNOWN_CHANNEL
+        )
         return answer if isinstance(answer, Failed) else None
 
     # -- interactions

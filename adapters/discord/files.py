@@ -13,9 +13,10 @@ import aiohttp
 import structlog
 
 from adapters.chat import Attachment, FileRef
+from adapters.discord.content import snapshots_of
 from adapters.discord.http import DiscordHttp, Upload, find_proxy
 from adapters.discord.outcome import CALL_ERRORS, Failed
-from adapters.discord.wire import Wire, parts_of, text_of
+from adapters.discord.wire import Wire, id_of, parts_of, text_of
 
 log = structlog.get_logger("hermod.discord")
 
@@ -130,9 +131,10 @@ def find_address(message: Wire | Failed, attachment_id: str) -> tuple[str, str]:
     """Return an attachment's signed address as a message that was just fetched holds it, else why there is none."""
     if isinstance(message, Failed):
         return "", message.said
-    for attachment in parts_of(message, "attachments"):
-        if text_of(attachment, "id") == attachment_id:
-            return text_of(attachment, "url"), ""
+    for holder in (message, *snapshots_of(message)):
+        for attachment in parts_of(holder, "attachments"):
+            if id_of(attachment, "id") == attachment_id:
+                return text_of(attachment, "url"), ""
     return "", "the message does not hold it any more"
 
 

@@ -65,16 +65,14 @@ class Search:
         key: of the post.
         own: our user id.
         since: only what is newer than this id counts; empty for all.
-        interaction: the command that the post answers, empty for none.
     """
 
-    def __init__(self, key: str, *, own: str, since: str = "", interaction: str = "") -> None:
+    def __init__(self, key: str, *, own: str, since: str = "") -> None:
         self._nonce = build_nonce(key)
         self._own = own
         self._since = int(since) if since.isdecimal() else 0
-        self._interaction = interaction
         self._ours = self._with_nonce = 0
-        self.found: Delivered | InDoubt | None = None
+        self.found: Delivered | None = None
 
     @property
     def is_blind(self) -> bool:
@@ -96,21 +94,14 @@ class Search:
         if nonce == self._nonce:
             self.found = Delivered(remote_id=id_of(message, "id"))
             return True
-        if self._interaction and self._answers(message):
-            self.found = InDoubt(reason="the command has an answer, but Discord does not tell which one it is")
-            return True
         if message.get("type", 0) in POSTED_TYPES and not text_of(message, "webhook_id"):
             self._ours += 1
             self._with_nonce += bool(nonce)
         return False
 
-    def _answers(self, message: Wire) -> bool:
-        asked = id_of(part_of(message, "interaction_metadata"), "id") or id_of(part_of(message, "interaction"), "id")
-        return asked == self._interaction and not number_of(message, "flags") & LOADING
-
 
 async def find_posted(
-    client: DiscordClient, channel_id: str, search: Search, *, sent_lately: bool
+    client: DiscordClient, channel_id: str, search: Search, *, repeatable: bool
 ) -> Delivered | InDoubt | None:
     """Look through the newest messages of a channel.
 
@@ -118,8 +109,9 @@ async def find_posted(
         client: the REST API.
         channel_id: where to look.
         search: what to look for.
-        sent_lately: this process itself sent the post for the first time within ``WINDOW_S``. Then "not there" is
-            safe even where nonces are not told: sent once more it is either the first, or Discord answers with it.
+        repeatable: the post may be sent again without being there twice, so "not there" is safe even where nonces are
+            not told: this process sent it for the first time within ``WINDOW_S`` and Discord would answer a second
+            one with the first, or it becomes the announced message of a command.
     """
     before = ""
     for _ in range(LOOK_PAGES):
@@ -130,8 +122,8 @@ async def find_posted(
             break
         before = id_of(page[-1], "id")
     else:
-        return None if sent_lately else InDoubt(reason="there are too many messages to look through")
-    if search.found is None and search.is_blind and not sent_lately:
+        return None if repeatable else InDoubt(reason="there are too many messages to look through")
+    if search.found is None and search.is_blind and not repeatable:
         return InDoubt(reason="Discord does not tell which of our messages it is")
     return search.found
 

@@ -11,10 +11,13 @@ from adapters.discord.files import FILE_MAX, Packed, build_note, pack_files
 from adapters.discord.http import Answer
 from adapters.discord.outcome import INVALID_BODY, NO_PERMISSION, NO_REPLY, Failed
 from adapters.discord.payload import Payload
+from adapters.markdown import unit_size
 
 log = structlog.get_logger("hermod.discord")
 
 TEXT_MAX = 2_000
+
+_size = unit_size("utf16")  # never less than what Discord counts
 
 Send = Callable[[Payload, Packed, int], Awaitable[Answer | Failed]]
 """Sends one message with its files: the first one (0), or one that follows it (1 and up)."""
@@ -87,6 +90,6 @@ async def _send_best(
 def _with_notes(payload: Payload, notes: Sequence[str]) -> tuple[Payload, tuple[str, ...]]:
     """Put notes behind the text where they fit, else return them."""
     content = "\n".join(part for part in (payload.content, *notes) if part)
-    if len(content) > TEXT_MAX:
+    if _size(content) > TEXT_MAX:
         return payload, tuple(notes)
     return replace(payload, content=content), ()

@@ -120,10 +120,16 @@ class DiscordThreads:
         async with lock:
             return await self._open(thread)
 
-    async def look(self, thread: ThreadRef) -> Place | Failed | None:
-        """Return where posts of this thread stand, without opening one; None when there is no thread (yet)."""
+    async def look(self, thread: ThreadRef, *, certainly: bool = False) -> Place | Failed | None:
+        """Return where posts of this thread stand, without opening one; None when there is no thread (yet).
+
+        Args:
+            thread: which one.
+            certainly: ask also where the question just came in: it may be one that comes a second time, after a
+                process that opened its thread died.
+        """
         found = self.find(thread)
-        if found is not None or self._is_new(thread):
+        if found is not None or (self._is_new(thread) and not certainly):
             return found
         channel = await self._client.fetch_channel(thread.thread)
         if isinstance(channel, Failed):
@@ -143,7 +149,7 @@ class DiscordThreads:
             known.notice = ""
 
     def _is_new(self, thread: ThreadRef) -> bool:
-        """True for a question that just came in, so that nobody can have opened its thread."""
+        """True for a question that just came in, so that hardly anybody can have opened its thread."""
         known = self._known.get(thread.key)
         return known is not None and known.state == "missing"
 
