@@ -9,7 +9,7 @@ from datetime import datetime
 import structlog
 from pydantic_core import to_json
 
-from adapters.chat import Action, Command, Message
+from adapters.chat import Action, Attachment, Command, Message
 from agent_core.errors import ModelFailed
 from agent_core.llm.wire import dump_message
 from agent_core.memory.conversation import Conversation
@@ -42,6 +42,7 @@ class Answer:
         author: who is charged for it.
         summary: replaces the thread's, where the run wrote one.
         answered: further open rows of the inbox that this answers.
+        files: go along with the text.
         private: for the one who gave the command or pressed the button only.
         private_to, respond_to, feedback: see ``adapters.chat.Reply``; ``address_answer`` fills them.
     """
@@ -53,6 +54,7 @@ class Answer:
     author: str = ""
     summary: SummaryRow | None = None
     answered: tuple[int, ...] = ()
+    files: tuple[Attachment, ...] = ()
     private: bool = False
     private_to: str = ""
     respond_to: str = ""

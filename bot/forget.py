@@ -21,6 +21,7 @@ log = structlog.get_logger("hermod.forget")
 NOTHING = "I keep nothing of this thread."
 NOTHING_FORGOTTEN = "There was nothing to forget: I keep nothing of this thread."
 STAYS = "Usage numbers, feedback and the audit log stay; they hold no text."
+FILES_LEFT = "Files of this thread could not be removed yet; I will try again, and my log says why."
 NO_THREAD = (
     "this command knows no thread; in the thread, mention me with `{word}`, or give it the link of a message there"
 )
@@ -43,12 +44,29 @@ class KeptAnswers(Protocol):
         ...
 
 
+class KeptFiles(Protocol):
+    """Files of threads, as far as forgetting needs them (``bot.attachments.Attachments``)."""
+
+    async def count(self, thread_key: str) -> int:
+        """Return how many files are kept of a thread."""
+        ...
+
+    async def forget(self, thread_key: str) -> int:
+        """Drop them, and return how many those were.
+
+        Raises:
+            OSError: some could not be removed.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What was kept of a thread: in the store, and ``answers`` in the cache."""
+    """What was kept of a thread: in the store, ``answers`` in the cache, and ``files`` of its Python runs."""
 
     kept: Kept
     answers: int
+    files: int = 0
 
     @property
     def parts(self) -> list[str]:
@@ -62,6 +80,7 @@ class Receipt:
             (k.steps, f"{count(k.steps, 'step')} of runs"),
             (k.texts, f"{count(k.texts, 'text')} of questions and answers"),
             (self.answers, f"{count(self.answers, 'answer')} in the cache"),
+            (self.files, f"{count(self.files, 'file')} that were attached or made"),
         )
         return [text for number, text in named if number]
 
@@ -73,17 +92,22 @@ class ThreadMemory:
         store: where it is kept.
         audit: who had what forgotten, without content.
         cache: kept answers; None where there are none.
+        files: files of threads; None where there are none.
     """
 
-    def __init__(self, store: Store, audit: AuditLog, *, cache: KeptAnswers | None = None) -> None:
+    def __init__(
+        self, store: Store, audit: AuditLog, *, cache: KeptAnswers | None = None, files: KeptFiles | None = None
+    ) -> None:
         self._store = store
         self._audit = audit
         self._cache = cache
+        self._files = files
 
     async def count(self, thread_key: str) -> Receipt:
         """Count what is kept of a thread."""
         answers = 0 if self._cache is None else await self._cache.count(thread_key)
-        return Receipt(kept=await self._store.count_kept(thread_key), answers=answers)
+        files = 0 if self._files is None else await self._files.count(thread_key)
+        return Receipt(kept=await self._store.count_kept(thread_key), answers=answers, files=files)
 
     async def show(self, thread_key: str) -> str:
         """Say in Markdown what is kept of a thread, with the text of its summary."""
@@ -109,13 +133,24 @@ class ThreadMemory:
             "thread.forgotten",
             actor=name_actor(Caller.of(thread, author)),
             thread_key=thread.key,
-            detail={**asdict(found.kept), "answers": found.answers},
+            detail={**asdict(found.kept), "answers": found.answers, "files": found.files},
         )
         kept = await self._store.forget_thread(thread.key)
         answers = 0 if self._cache is None else await self._cache.forget(thread.key)
         log.info("thread_forgotten", thread=thread.key, messages=kept.messages)
-        parts = Receipt(kept=kept, answers=answers).parts
-        return "\n".join(["I have forgotten this thread:", *(f"- {part}" for part in parts), "", STAYS])
+        files, stuck = await self._forget_files(thread.key)
+        parts = Receipt(kept=kept, answers=answers, files=files).parts
+        return "\n".join(["I have forgotten this thread:", *(f"- {part}" for part in parts), "", *stuck, STAYS])
+
+    async def _forget_files(self, thread_key: str) -> tuple[int, list[str]]:
+        """Drop a thread's files; return how many those were, and what is to be said when some could not be removed."""
+        if self._files is None:
+            return 0, []
+        try:
+            return await self._files.forget(thread_key), []
+        except OSError as error:
+            log.error("files_not_forgotten", thread=thread_key, reason=str(error))
+            return 0, [FILES_LEFT, ""]
 
 
 def build_memory_commands(memory: ThreadMemory, links: Mapping[str, ReadLink]) -> tuple[OwnCommand, OwnCommand]:

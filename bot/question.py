@@ -7,10 +7,10 @@ import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from adapters.chat import Author, Message, Said
-from adapters.markdown.bidi import clean_name
+from adapters.chat import Author, FileRef, Message, Said
 from agent_core.llm.types import ModelMessage
 from agent_core.tools.results import cap_text, mark_untrusted
+from bot.tools.python_sandbox.files import clean_file_name, format_size
 
 QUOTED_CHARS = 8_000
 """Of what came along with one message."""
@@ -23,8 +23,6 @@ SAID_CHARS = 2_000
 
 _LABEL = re.compile(r"\[(?=[^\[\]\n]{0,120}\]\s*\([^()\n]{0,20}\d{4}-\d\d-\d\d \d\d:\d\d [A-Z]{3,4}\))")
 """How a model is told who wrote a message, and when; in a message's own text it would be somebody else's word."""
-
-_NOT_IN_A_NAME = re.compile(r"[\[\]\x00-\x1f\x7f]+")
 
 
 def speaker_of(author: Author) -> str:
@@ -48,12 +46,18 @@ def _name(author: Author, shared: Collection[str]) -> str:
 
 
 def _build_content(message: Message) -> str:
-    files = "\n".join(f"[attached file: {_NOT_IN_A_NAME.sub(' ', clean_name(f.name))[:120]}]" for f in message.files)
+    files = "\n".join(f"[attached file: {_describe_file(f)}]" for f in message.files)
     text = "\n".join(part for part in (_LABEL.sub("(", message.text), files) if part)
     if not message.quoted.strip():
         return text
     quoted, _ = cap_text(message.quoted, QUOTED_CHARS)
     return f"{text}\n\n{_mark({'quoted': quoted})}"
+
+
+def _describe_file(file: FileRef) -> str:
+    """Name a file as tools know it, with its size where the platform told it."""
+    name = clean_file_name(file.name)
+    return f"{name}, {format_size(file.size)}" if file.size else name
 
 
 def build_past(said: Sequence[Said], *, left_out: Collection[str], root: str) -> ModelMessage | None:

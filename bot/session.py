@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
-from adapters.chat import Action, ChatAdapter, Command, Deleted, Message, Stop, ThreadRef
+from adapters.chat import Action, Attachment, ChatAdapter, Command, Deleted, Message, Stop, ThreadRef
 from agent_core.agent import Agent
 from agent_core.context import Clock, Limits, Redactor, RunContext, Steering, StepState
 from agent_core.llm.tokens import TokenCounter
@@ -22,6 +23,7 @@ from agent_core.runtime.loop import AgentLoop
 from agent_core.runtime.state import RunState
 from bot.access import Access
 from bot.answer import STOPPED, Answer, address_answer, build_answer, build_messages, build_outcome, build_stopped
+from bot.attachments import Attachments, RunFiles
 from bot.commands import CommandRunner, Question
 from bot.control import LOOK_S, QUEUED, Halt, Signs, Watch, run_until_halted
 from bot.live import READING, SHOW_EVERY_S, Live, Status
@@ -98,6 +100,7 @@ class Session:
         tap: follows every run's events, or None.
         telemetry: exports every run's spans and metrics, or None.
         actions: what becomes of pressed buttons, by their name.
+        attachments: files of threads, in and out; None where no tool needs them.
         look_s: how often to look for what came into a thread while its run works.
         show_s: how often people see more of an answer that is written.
     """
@@ -121,6 +124,7 @@ class Session:
         tap: EventTap | None = None,
         telemetry: Telemetry | None = None,
         actions: Mapping[str, ActionHandler] | None = None,
+        attachments: Attachments | None = None,
         look_s: float = LOOK_S,
         show_s: float = SHOW_EVERY_S,
     ) -> None:
@@ -140,6 +144,7 @@ class Session:
         self._tap = tap
         self._telemetry = telemetry
         self._actions = dict(actions or {})
+        self._attachments = attachments
         self._look_s = look_s
         self._show_s = show_s
         self._stopped: set[str] = set()
@@ -166,7 +171,7 @@ class Session:
         try:
             answer = address_answer(await self._answer(claim, run, turn), turn, run.run_id)
             await self._finish(claim, run, answer)
-            if not answer.text:  # there is nothing that a draft could become
+            if not (answer.text or answer.files):  # there is nothing that a draft could become
                 await self._sender.detach(run.run_id)
                 await self._sender.discard(claim, run.run_id)
                 if answer.error != "denied":
@@ -225,6 +230,8 @@ class Session:
         messages, problem = _look_at([i for i in turn.inbound if isinstance(i, Message)])
         if isinstance(first, Message) and not messages:
             return Answer(text=problem)
+        if self._attachments is not None:
+            await self._attachments.note([i for i in turn.inbound if isinstance(i, Message)])
         adapter, steering = self._adapters[turn.thread.platform], Steering()
         begun = await self._prepare(claim, run)
         async with Signs(adapter, turn.thread) as signs, Status(adapter, turn.thread) as status:
@@ -292,7 +299,8 @@ class Session:
         return sum(step.entry.kind == "model" and not step.entry.key.startswith("summary:") for step in steps)
 
     async def _run_command(self, desk: _Desk, given: Command | Message) -> Answer:
-        ctx = self._build_context(desk, desk.status.on_event)
+        made = RunFiles(self._attachments, desk.claim.thread_key)
+        ctx = self._build_context(desk, desk.status.on_event, made.on_event)
         reading = self._commands.read(ctx, given)
         if isinstance(reading, Question):
             return await self._ask(desk, given, reading.text)
@@ -300,7 +308,11 @@ class Session:
         if isinstance(ended, Halt):
             return _build_halted(ended)
         error = "" if ended.ok else "command"
-        return Answer(text=ended.text, error=error, answered=desk.watch.answered, private=ended.private)
+        answer = Answer(text=ended.text, error=error, answered=desk.watch.answered, private=ended.private)
+        if (shown := await made.render()) is None:
+            return answer
+        text, files = shown  # a program that ran is everybody's, also where it failed
+        return replace(answer, text=text, files=files, private=False)
 
     async def _ask(self, desk: _Desk, given: Command | Message, question: str) -> Answer:
         """Run the agent on a question that came as a command; nobody else has seen it, so the answer repeats it."""
@@ -329,6 +341,7 @@ class Session:
             desk.status.show(READING)
             await read_past(self._store, adapter, claim, desk.run, counter, self._redactor, self._clock.now())
         memory = await load_memory(self._store, claim.thread_key, counter)
+        made = RunFiles(self._attachments, claim.thread_key)
         live = Live(
             adapter.open_draft(desk.turn.thread, asker=messages[0].author),
             run_id,
@@ -340,7 +353,7 @@ class Session:
             if live.draft is not None:
                 self._sender.attach(run_id, live.draft)
             await stack.enter_async_context(live)
-            ctx = self._build_context(desk, desk.watch.on_event, desk.status.on_event, live.on_event)
+            ctx = self._build_context(desk, desk.watch.on_event, desk.status.on_event, live.on_event, made.on_event)
             # the time of the first start, so that a resumed run asks exactly what the first attempt asked
             values = {"name": "Hermod", "now": f"{desk.run.started_at:%Y-%m-%d %H:%M} UTC"}
             if "tools" in self._prompt.placeholders:
@@ -357,7 +370,7 @@ class Session:
             answer, record = _build_halted(ended, text), live.record
         else:
             record = ended
-            answer = replace(build_answer(record), answered=desk.watch.answered)
+            answer = replace(build_answer(record), answered=desk.watch.answered, files=await made.build())
         now = self._clock.now()
         return replace(
             answer,
@@ -399,23 +412,31 @@ class Session:
         now, thread = self._clock.now(), ThreadRef.parse_key(claim.thread_key)
         text, limits = self._redactor.redact(answer.text), self._adapters[thread.platform].limits
         rows: tuple[NewOutboxItem, ...] = ()
-        if text:
-            whole = self._sender.holds(run.run_id)
-            rows = build_reply_rows(
+        if text or answer.files:
+            build = functools.partial(
+                build_reply_rows,
                 thread,
-                text,
+                text or ", ".join(f"`{file.name}`" for file in answer.files),
                 run_id=run.run_id,
                 limits=limits,
                 now=now,
-                whole=whole,
+                whole=self._sender.holds(run.run_id),
                 private_to=answer.private_to,
                 respond_to=answer.respond_to,
                 feedback=answer.feedback,
+                files=self._redact_files(answer.files),
             )
+            rows = await asyncio.to_thread(build) if answer.files else build()  # megabytes take their time
         outcome = build_outcome(answer, claim.thread_key, rows, now)
         await self._store.finish_run(claim, run.run_id, outcome)
+        if self._attachments is not None:
+            await self._attachments.drop_made(claim.thread_key, run.run_id)
         self.ended[outcome.state] += 1
         log.info("run_ended", thread=claim.thread_key, run_id=run.run_id, state=outcome.state, error=outcome.error)
+
+    def _redact_files(self, files: Sequence[Attachment]) -> tuple[Attachment, ...]:
+        """Remove secrets from texts; those that are files of a run have lost theirs when they were loaded."""
+        return tuple(replace(f, content=self._redactor.redact(f.content)) if f.encoding == "text" else f for f in files)
 
     async def _deliver(self, claim: Claim) -> None:
         await self._sender.send(claim, await self._store.load_due(claim.thread_key, now=self._clock.now()))
