@@ -13,12 +13,11 @@ from agent_core.context import Clock, Redactor
 from agent_core.runtime.events import RunEvent, ToolFinished
 from bot.tools.python_sandbox.collect import LeftOut
 from bot.tools.python_sandbox.files import MadeFile, clean_file_name, format_size
-from bot.tools.python_sandbox.folders import Folders
-from bot.tools.python_sandbox.made import Made, MadeFiles
+from bot.tools.python_sandbox.folders import SWEEP_EVERY_S, Folders
+from bot.tools.python_sandbox.made import RUN_PYTHON, Made, MadeFiles
 from bot.tools.python_sandbox.show import build_attachments, find_output_id, render_made
-from bot.tools.python_sandbox.tool import RUN_PYTHON, SWEEP_EVERY_S, Fetched
 from bot.tools.python_sandbox.types import MiB
-from bot.tools.python_sandbox.uploads import Upload, Uploads
+from bot.tools.python_sandbox.uploads import Fetched, Upload, Uploads
 
 log = structlog.get_logger("hermod.attachments")
 

@@ -25,6 +25,7 @@ UPLOADS, OUTPUTS, MADE, RUNS = "uploads", "outputs", "made", "runs"
 SESSION = "session"
 """The file that names a thread's kept interpreter, and the folder in ``runs`` that it works in."""
 
+SWEEP_EVERY_S = 600.0
 RUN_S = 3600.0
 """A run's folder that is older was left by a process that died."""
 

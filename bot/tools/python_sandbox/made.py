@@ -22,6 +22,9 @@ from bot.tools.python_sandbox.files import FileKind, MadeFile, clean_file_name
 from bot.tools.python_sandbox.folders import MADE, OUTPUTS, Folders, remove_tree
 from bot.tools.python_sandbox.types import SandboxOutcome
 
+RUN_PYTHON = "run_python"
+"""The name of the tool."""
+
 ID = re.compile(r"py_[0-9a-f]{16}")
 _RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _INDEX = "made.json"
