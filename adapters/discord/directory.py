@@ -10,6 +10,7 @@ import discord
 from discord.http import Route
 
 from adapters.chat import AdapterError
+from adapters.discord.files import FILE_MAX
 from adapters.discord.http import DiscordHttp
 from adapters.discord.parse import Channel, parse_channel
 from adapters.discord.wire import wire_of
@@ -116,8 +117,13 @@ class DiscordDirectory:
         found = there.get_role(int(role)) if there is not None else None
         return clean_name(found.name) if found is not None else ""
 
+    def find_file_max(self, guild: str) -> int:
+        """Return how many bytes of one file a guild takes; the least that Discord takes where that is not known."""
+        there = self._guild(guild)
+        return there.filesize_limit if there is not None else FILE_MAX
+
     def _guild(self, guild: str) -> discord.Guild | None:
-        return self._client.get_guild(int(guild)) if self._client is not None and guild else None
+        return self._client.get_guild(int(guild)) if self._client is not None and guild.isdecimal() else None
 
     def _cached(self, channel: str, guild: str) -> discord.abc.GuildChannel | discord.Thread | None:
         there = self._guild(guild)
