@@ -56,6 +56,7 @@ class Lanes:
             await asyncio.wait(set(self._running.values()), timeout=end - loop.time())
             await asyncio.sleep(0)  # lets the next of each key start
         left = self._count
+        self._count -= sum(map(len, self._waiting.values()))
         self._waiting.clear()
         running = set(self._running.values())
         for task in running:
