@@ -1,0 +1,245 @@
+"""Discord as a ``ChatAdapter``: what comes in by the gateway, and what goes out by the REST API, put together."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from datetime import UTC, datetime
+
+import structlog
+
+from adapters.chat import (
+    Accept,
+    AdapterNotConfigured,
+    Author,
+    Capabilities,
+    ConnectionState,
+    Delivered,
+    Delivery,
+    Draft,
+    FileRef,
+    InDoubt,
+    Problem,
+    Reply,
+    Said,
+    ThreadRef,
+)
+from adapters.commands import CommandOffer, Complete
+from adapters.discord.budget import IDENTIFY_GAP_S
+from adapters.discord.client import DiscordClient
+from adapters.discord.commands import sync_commands
+from adapters.discord.connection import DiscordConnection
+from adapters.discord.directory import DiscordDirectory
+from adapters.discord.http import API_URL
+from adapters.discord.intake import DiscordIntake, OnRemoved, ignore
+from adapters.discord.interactions import DiscordInteractions
+from adapters.discord.outbound import DiscordOutbound
+from adapters.discord.parse import PLATFORM, Identity
+from adapters.discord.render import LIMITS
+from adapters.discord.session import GatewayHttp
+from adapters.discord.threads import DiscordThreads
+
+log = structlog.get_logger("hermod.discord")
+
+CAPABILITIES = Capabilities(
+    threads=True,
+    status=True,
+    status_ttl_s=10.0,
+    edits=True,
+    buttons=True,
+    files=True,
+    drafts=False,
+    history=True,
+    private=True,
+)
+
+CANNOT_READ = (
+    "I cannot read messages here that do not mention me: the Message Content Intent of my application is off. "
+    "Please mention me in each message. Whoever runs me can switch it on (discord.com/developers/applications, Bot)."
+)
+
+_MOST_TOLD = 5_000
+
+
+class DiscordAdapter:
+    """Discord, over its gateway. All methods may be called concurrently.
+
+    A slash command in a channel belongs to no thread; its ``ThreadRef.thread`` is ``command-`` and the interaction's
+    id, and replies to such a thread answer the interaction, or are posted into the channel itself.
+
+    Args:
+        token: the bot's.
+        api_url: base of the REST API, with its version.
+        gateway_url: connect there instead of where Discord says; also to resume. None for where Discord says.
+        guild_ids: guilds that alone get the slash commands (development); empty: all.
+        shard_count: shards in all; None for as many as Discord advises.
+        shard_ids: shards to keep here; empty for all.
+        bots: ids of other bots (or webhooks) whose mentions count; all others are dropped.
+        on_removed: called when a guild removed Hermod.
+        retry_s: the pause after a first failure to connect, or to store something; it doubles with each further one.
+        identify_gap_s: between two starts of a session, as Discord demands it.
+        now, monotonic, sleep: the clock.
+    """
+
+    platform = PLATFORM
+    capabilities = CAPABILITIES
+    limits = LIMITS
+
+    def __init__(
+        self,
+        token: str,
+        *,
+        api_url: str = API_URL,
+        gateway_url: str | None = None,
+        guild_ids: Collection[str] = (),
+        shard_count: int | None = None,
+        shard_ids: Collection[int] = (),
+        bots: Collection[str] = (),
+        on_removed: OnRemoved = ignore,
+        retry_s: float = 0.5,
+        identify_gap_s: float = IDENTIFY_GAP_S,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._token = token.strip()
+        self._guild_ids = tuple(guild_ids)
+        self._sleep = sleep
+        self._http = GatewayHttp(api_url=api_url, token=self._token)
+        self._directory = DiscordDirectory(self._http, monotonic=monotonic)
+        client = DiscordClient(self._http, monotonic=monotonic, sleep=sleep)
+        threads = DiscordThreads(client)
+        self._interactions = DiscordInteractions(client, now=now)
+        self._outbound = DiscordOutbound(
+            client,
+            threads,
+            answers=self._interactions,
+            names=self._directory,
+            file_max=self._directory.find_file_max,
+            now=now,
+        )
+        intake = DiscordIntake(
+            directory=self._directory,
+            threads=threads,
+            bots=bots,
+            on_interaction=self._interactions.receive,
+            on_removed=on_removed,
+            on_unreadable=self._tell_unreadable,
+            retry_s=retry_s,
+            now=now,
+            sleep=sleep,
+        )
+        self._connection = DiscordConnection(
+            self._http,
+            directory=self._directory,
+            intake=intake,
+            gateway_url=gateway_url or "",
+            shard_count=shard_count,
+            shard_ids=shard_ids,
+            on_ready=self._sync,
+            retry_s=retry_s,
+            identify_gap_s=identify_gap_s,
+            now=now,
+            monotonic=monotonic,
+            sleep=sleep,
+        )
+        self._offers: tuple[CommandOffer, ...] | None = None
+        self._told: dict[str, None] = {}
+
+    # -- the connection
+    @property
+    def connected(self) -> bool:
+        """True while events can arrive on every shard of ours."""
+        return self._connection.connected
+
+    @property
+    def state(self) -> ConnectionState:
+        """How the connection stands, since when, and when something last came in."""
+        return self._connection.state
+
+    async def start(self, accept: Accept) -> None:
+        """Learn who we are, then let events come; nothing is accepted before our own identity is known.
+
+        Returns also when Discord cannot be reached, or lets us start only later: it is then tried again until
+        ``stop``, and ``connected`` tells.
+
+        Raises:
+            AdapterNotConfigured: the token is missing or refused, or Discord refuses what we ask for.
+        """
+        if not self._token:
+            raise AdapterNotConfigured(
+                "discord: token is missing; set it in [discord] or HERMOD_DISCORD__TOKEN "
+                "(discord.com/developers/applications, page Bot)"
+            )
+        await self._connection.start(accept)
+
+    async def stop(self) -> None:
+        """Stop receiving, let what was received be stored, close everything. Safe to call twice."""
+        await self._connection.stop()
+        await self._http.close()
+
+    # -- commands
+    def offer_commands(self, offers: Sequence[CommandOffer], complete: Complete) -> None:
+        """Show these commands from the next ``start`` on."""
+        self._offers = tuple(offers)
+        self._interactions.offer(offers, complete)
+
+    async def _sync(self, identity: Identity) -> None:
+        """Let Discord show the commands; once in a start, since a reconnect changes none."""
+        if self._offers is not None:
+            await sync_commands(
+                self._http,
+                self._offers,
+                self._guild_ids,
+                application_id=identity.application,
+                sleep=self._sleep,
+            )
+
+    # -- what cannot be read
+    async def _tell_unreadable(self, thread: ThreadRef) -> None:
+        """Say once in a thread of ours that what is said there cannot be read; also a restart says it only once."""
+        if thread.key in self._told:
+            return
+        self._told[thread.key] = None
+        while len(self._told) > _MOST_TOLD:
+            del self._told[next(iter(self._told))]
+        key = f"unreadable/{thread.key}"
+        if await self._outbound.find_posted(thread, key) is None:
+            await self._outbound.post(Reply(thread=thread, text=CANNOT_READ, key=key, priority=1))
+
+    # -- what goes out
+    async def post(self, reply: Reply) -> Delivery:
+        """Post one reply that fits ``limits``. Failures are values; only cancellation is raised."""
+        return await self._outbound.post(reply)
+
+    async def find_posted(self, thread: ThreadRef, key: str) -> Delivered | InDoubt | None:
+        """Look in the thread for our own message whose nonce ``key`` gives."""
+        return await self._outbound.find_posted(thread, key)
+
+    async def set_status(self, thread: ThreadRef, text: str) -> None:
+        """Show that work goes on. Best effort; never raises."""
+        await self._outbound.set_status(thread, text)
+
+    def open_draft(self, thread: ThreadRef, *, asker: Author | None) -> Draft | None:
+        """Begin an answer that people see while it is written."""
+        return None
+
+    async def discard_draft(self, thread: ThreadRef, remote_id: str) -> None:
+        """Remove what a process that died left of a draft."""
+
+    async def fetch_history(self, thread: ThreadRef, *, limit: int) -> tuple[Said, ...]:
+        """Read what was said in a thread, oldest first."""
+        return await self._outbound.fetch_history(thread, limit=limit)
+
+    async def fetch_file(self, file: FileRef, *, max_bytes: int) -> bytes | None:
+        """Fetch an attached file from Discord's own hosts only."""
+        return await self._outbound.fetch_file(file, max_bytes=max_bytes)
+
+    async def react(self, thread: ThreadRef, message_id: str, sign: str) -> None:
+        """Put a sign on a message, or take it off."""
+        await self._outbound.react(thread, message_id, sign)
+
+    async def check(self) -> tuple[Problem, ...]:
+        """Look at the token, intents and reachability. Never raises."""
+        return await self._connection.check()
