@@ -7,12 +7,12 @@ are the whole of it.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import stat
 import struct
 
+from .kernel import CallFailed, call
 from .policy import Policy
 from .refused import NotEnforced
 
@@ -138,17 +138,14 @@ def _check_holds(policy: Policy) -> None:
 
 
 def _ask_version() -> int:
-    libc = ctypes.CDLL(None, use_errno=True)
-    arguments = (ctypes.c_long(_CREATE_RULESET), ctypes.c_void_p(None), ctypes.c_size_t(0))
-    version = int(libc.syscall(*arguments, ctypes.c_uint32(_CREATE_RULESET_VERSION)))
-    return version if version >= 0 else -ctypes.get_errno()
+    try:
+        return call(_CREATE_RULESET, None, 0, _CREATE_RULESET_VERSION)
+    except CallFailed as error:
+        return -error.code
 
 
 def _call(name: str, number: int, *arguments: int | bytes) -> int:
-    libc = ctypes.CDLL(None, use_errno=True)
-    # Every integer as a full register: a plain int would leave the upper half undefined.
-    passed = (ctypes.c_long(item) if isinstance(item, int) else ctypes.c_char_p(item) for item in arguments)
-    got = int(libc.syscall(ctypes.c_long(number), *passed))
-    if got < 0:
-        raise NotEnforced(f"{name} failed: {os.strerror(ctypes.get_errno())}")
-    return got
+    try:
+        return call(number, *arguments)
+    except CallFailed as error:
+        raise NotEnforced(f"{name} failed: {error}") from error

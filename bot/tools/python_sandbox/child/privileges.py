@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import struct
 
+from .kernel import clear_capabilities, prctl, read_capabilities
 from .policy import Policy
 from .refused import NotEnforced
 
 _PR_SET_DUMPABLE, _PR_GET_DUMPABLE, _PR_CAPBSET_READ, _PR_CAPBSET_DROP = 4, 3, 23, 24
 _PR_SET_NO_NEW_PRIVS, _PR_GET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _AMBIENT_CLEAR_ALL = 38, 39, 47, 4
-_CAPABILITY_VERSION_3 = 0x20080522
+# _LINUX_CAPABILITY_VERSION_3 and this process (linux/capability.h).
+_HEADER = struct.pack("=Ii", 0x20080522, 0)
 _CAP_SETPCAP = 8
 
 
@@ -21,8 +22,8 @@ def forbid_new_privileges() -> None:
     Raises:
         NotEnforced: it does not read back.
     """
-    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
-    if _prctl(_PR_GET_NO_NEW_PRIVS) != 1:
+    prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    if prctl(_PR_GET_NO_NEW_PRIVS) != 1:
         raise NotEnforced("no_new_privs could not be set")
 
 
@@ -32,8 +33,8 @@ def forbid_inspection() -> None:
     Raises:
         NotEnforced: it does not read back.
     """
-    _prctl(_PR_SET_DUMPABLE, 0)
-    if _prctl(_PR_GET_DUMPABLE) != 0:
+    prctl(_PR_SET_DUMPABLE, 0)
+    if prctl(_PR_GET_DUMPABLE) != 0:
         raise NotEnforced("the process could not be made not dumpable")
 
 
@@ -46,15 +47,14 @@ def drop_privileges(policy: Policy) -> None:
     effective = _capabilities()[0]
     if effective & (1 << _CAP_SETPCAP):
         capability = 0
-        while _prctl(_PR_CAPBSET_READ, capability) >= 0:
-            if _prctl(_PR_CAPBSET_DROP, capability) != 0:
+        while prctl(_PR_CAPBSET_READ, capability) >= 0:
+            if prctl(_PR_CAPBSET_DROP, capability) != 0:
                 raise NotEnforced(f"capability {capability} could not be dropped from the bounding set")
             capability += 1
     if policy.uid is not None and policy.gid is not None:
         _become(policy.uid, policy.gid)
-    _prctl(_PR_CAP_AMBIENT, _AMBIENT_CLEAR_ALL)
-    header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
-    ctypes.CDLL(None, use_errno=True).capset(ctypes.c_char_p(header), ctypes.c_char_p(bytes(24)))
+    prctl(_PR_CAP_AMBIENT, _AMBIENT_CLEAR_ALL)
+    clear_capabilities(_HEADER)
     if any(_capabilities()):
         raise NotEnforced("the process still has capabilities")
 
@@ -72,14 +72,8 @@ def _become(uid: int, gid: int) -> None:
 
 def _capabilities() -> tuple[int, int, int]:
     """Return the effective, permitted and inheritable sets."""
-    header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), 8)
-    data = ctypes.create_string_buffer(24)
-    if ctypes.CDLL(None, use_errno=True).capget(header, data) != 0:
-        raise NotEnforced(f"the capabilities cannot be read: {os.strerror(ctypes.get_errno())}")
-    low = struct.unpack("=6I", data.raw)
+    data = read_capabilities(_HEADER)
+    if not data:
+        raise NotEnforced("the capabilities of the process cannot be read")
+    low = struct.unpack("=6I", data)
     return low[0] | low[3] << 32, low[1] | low[4] << 32, low[2] | low[5] << 32
-
-
-def _prctl(option: int, argument: int = 0) -> int:
-    nothing = ctypes.c_ulong(0)
-    return int(ctypes.CDLL(None, use_errno=True).prctl(option, ctypes.c_ulong(argument), nothing, nothing, nothing))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 
 from .policy import Policy
@@ -14,8 +15,7 @@ _KINDS = {
     "nofile": resource.RLIMIT_NOFILE,
     "core": resource.RLIMIT_CORE,
     "memlock": resource.RLIMIT_MEMLOCK,
-    # linux/resource.h; the module has no name for it.
-    "msgqueue": 12,
+    "msgqueue": resource.RLIMIT_MSGQUEUE,
 }
 
 
@@ -26,8 +26,12 @@ def address_space_bytes() -> int:
         NotEnforced: /proc cannot be read, so that no limit above the present size can be computed.
     """
     try:
-        with open("/proc/self/statm", encoding="ascii") as statm:
-            return int(statm.read().split()[0]) * resource.getpagesize()
+        # Not open(): a text file of this encoding would load the codec, which takes longer than all the limits.
+        statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return int(os.read(statm, 200).split()[0]) * resource.getpagesize()
+        finally:
+            os.close(statm)
     except (OSError, ValueError, IndexError) as error:
         raise NotEnforced(f"the memory limit needs /proc/self/statm, which cannot be read: {error}") from error
 

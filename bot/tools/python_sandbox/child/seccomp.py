@@ -7,7 +7,6 @@ kernel would. Only a foreign architecture's gate ends the process (SIGSYS), beca
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import struct
@@ -15,6 +14,7 @@ import sys
 
 from . import bpf
 from .bpf import Condition, Instruction
+from .kernel import CallFailed, address_of, call, prctl
 from .policy import Policy
 from .refused import NotEnforced
 from .syscalls import ARCHITECTURES, NEWEST, Architecture, numbers
@@ -176,8 +176,7 @@ def why_no_seccomp() -> str:
         this_architecture()
     except NotEnforced as error:
         return str(error)
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_GET_SECCOMP, 0, 0, 0, 0) < 0:
+    if prctl(_PR_GET_SECCOMP) < 0:
         return "this kernel has no seccomp filters: CONFIG_SECCOMP_FILTER is needed"
     return ""
 
@@ -198,25 +197,27 @@ def apply_seccomp(policy: Policy, *, truncate_by_path: bool) -> None:
             without=policy.without,
         )
     )
-    libc = ctypes.CDLL(None, use_errno=True)
-    instructions = ctypes.create_string_buffer(program, len(program))
+    address, _kept = address_of(program)
     # struct sock_fprog: a 16-bit count, then an aligned pointer.
-    described = struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))
-    number = ctypes.c_long(numbers(architecture)["seccomp"])
-    got = libc.syscall(number, ctypes.c_long(_SET_MODE_FILTER), ctypes.c_long(_TSYNC), ctypes.c_char_p(described))
-    if got != 0:
-        why = os.strerror(ctypes.get_errno()) if got < 0 else f"thread {got} could not be included"
-        raise NotEnforced(f"the system call filter was not accepted: {why}")
-    _check_holds(libc, architecture, policy)
+    described = struct.pack("@HP", len(program) // 8, address)
+    try:
+        left_out = call(numbers(architecture)["seccomp"], _SET_MODE_FILTER, _TSYNC, described)
+    except CallFailed as error:
+        raise NotEnforced(f"the system call filter was not accepted: {error}") from error
+    if left_out:
+        raise NotEnforced(f"the system call filter was not accepted: thread {left_out} could not be included")
+    _check_holds(architecture, policy)
 
 
-def _check_holds(libc: ctypes.CDLL, architecture: Architecture, policy: Policy) -> None:
-    if libc.prctl(_PR_GET_SECCOMP, 0, 0, 0, 0) != _MODE_FILTER:
+def _check_holds(architecture: Architecture, policy: Policy) -> None:
+    if prctl(_PR_GET_SECCOMP) != _MODE_FILTER:
         raise NotEnforced("the system call filter was accepted, but the kernel says that there is none")
     if not policy.has("seccomp:execve") or not policy.has("seccomp:default"):
         return
-    nothing = ctypes.c_void_p(None)
-    # Without the filter the kernel would look at the arguments and answer EFAULT.
-    libc.syscall(ctypes.c_long(numbers(architecture)["execve"]), nothing, nothing, nothing)
-    if ctypes.get_errno() != errno.EPERM:
-        raise NotEnforced("the system call filter was accepted, but it does not refuse execve")
+    try:
+        # Without the filter the kernel would look at the arguments and answer EFAULT.
+        call(numbers(architecture)["execve"], None, None, None)
+    except CallFailed as error:
+        if error.code == errno.EPERM:
+            return
+    raise NotEnforced("the system call filter was accepted, but it does not refuse execve")
