@@ -29,16 +29,18 @@ from adapters.commands import CommandOffer, Complete
 from adapters.discord.budget import IDENTIFY_GAP_S
 from adapters.discord.client import DiscordClient
 from adapters.discord.commands import sync_commands
-from adapters.discord.connection import DiscordConnection
+from adapters.discord.connection import CATCH_UP_S, DiscordConnection
 from adapters.discord.directory import DiscordDirectory
 from adapters.discord.http import API_URL
 from adapters.discord.intake import DiscordIntake, OnRemoved, ignore
 from adapters.discord.interactions import DiscordInteractions
 from adapters.discord.outbound import DiscordOutbound
+from adapters.discord.outcome import Failed
 from adapters.discord.parse import PLATFORM, Identity
 from adapters.discord.render import LIMITS
 from adapters.discord.session import GatewayHttp
 from adapters.discord.threads import DiscordThreads
+from adapters.discord.wire import Wire
 
 log = structlog.get_logger("hermod.discord")
 
@@ -79,6 +81,7 @@ class DiscordAdapter:
         on_removed: called when a guild removed Hermod.
         retry_s: the pause after a first failure to connect, or to store something; it doubles with each further one.
         identify_gap_s: between two starts of a session, as Discord demands it.
+        catch_up_s: what was said so long before a start is read again, and what was said while no session was there.
         now, monotonic, sleep: the clock.
     """
 
@@ -99,6 +102,7 @@ class DiscordAdapter:
         on_removed: OnRemoved = ignore,
         retry_s: float = 0.5,
         identify_gap_s: float = IDENTIFY_GAP_S,
+        catch_up_s: float = CATCH_UP_S,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -108,7 +112,7 @@ class DiscordAdapter:
         self._sleep = sleep
         self._http = GatewayHttp(api_url=api_url, token=self._token)
         self._directory = DiscordDirectory(self._http, monotonic=monotonic)
-        client = DiscordClient(self._http, monotonic=monotonic, sleep=sleep)
+        client = self._client = DiscordClient(self._http, monotonic=monotonic, sleep=sleep)
         threads = DiscordThreads(client)
         self._interactions = DiscordInteractions(client, now=now)
         self._outbound = DiscordOutbound(
@@ -122,6 +126,7 @@ class DiscordAdapter:
         intake = DiscordIntake(
             directory=self._directory,
             threads=threads,
+            fetch_page=self._fetch_page,
             bots=bots,
             on_interaction=self._interactions.receive,
             on_removed=on_removed,
@@ -140,6 +145,7 @@ class DiscordAdapter:
             on_ready=self._sync,
             retry_s=retry_s,
             identify_gap_s=identify_gap_s,
+            catch_up_s=catch_up_s,
             now=now,
             monotonic=monotonic,
             sleep=sleep,
@@ -196,7 +202,11 @@ class DiscordAdapter:
                 sleep=self._sleep,
             )
 
-    # -- what cannot be read
+    # -- what no event tells
+    async def _fetch_page(self, channel: str, before: str) -> tuple[Wire, ...] | None:
+        page = await self._client.fetch_messages(channel, before=before)
+        return None if isinstance(page, Failed) else page
+
     async def _tell_unreadable(self, thread: ThreadRef) -> None:
         """Say once in a thread of ours that what is said there cannot be read; also a restart says it only once."""
         if thread.key in self._told:

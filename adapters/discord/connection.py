@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import discord
 import structlog
@@ -27,6 +27,12 @@ FIRST_S = 15.0
 
 DRAIN_S = 3.0
 
+CATCH_UP_S = 300.0
+"""What was said so long before a start is read again. It is what a restart takes, with room."""
+
+OVERLAP_S = 120.0
+"""A connection may be dead for so long before that is noticed, so what was said then is read again as well."""
+
 OnReady = Callable[[Identity], Awaitable[None]]
 """Called once in a ``start``, when the first session is there, never on a reconnect."""
 
@@ -44,6 +50,7 @@ class DiscordConnection:
         on_ready: see ``OnReady``.
         retry_s: the pause after a first failure; it doubles with each further one.
         identify_gap_s: between two starts of a session.
+        catch_up_s: see ``CATCH_UP_S``.
         now, monotonic, sleep: the clock.
     """
 
@@ -59,6 +66,7 @@ class DiscordConnection:
         on_ready: OnReady,
         retry_s: float,
         identify_gap_s: float = IDENTIFY_GAP_S,
+        catch_up_s: float = CATCH_UP_S,
         now: Callable[[], datetime],
         monotonic: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
@@ -71,6 +79,7 @@ class DiscordConnection:
         self._shard_ids = tuple(shard_ids)
         self._on_ready = on_ready
         self._retry_s = retry_s
+        self._catch_up_s = catch_up_s
         self._now = now
         self._monotonic = monotonic
         self._sleep = sleep
@@ -78,6 +87,8 @@ class DiscordConnection:
         self._gateway: DiscordGateway | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._since: datetime | None = None
+        self._heard: dict[int, datetime] = {}  # by shard: until then nothing was missed
+        self._told_ready = False
         self.identity: Identity | None = None
 
     @property
@@ -142,13 +153,15 @@ class DiscordConnection:
             shard_ids=self._shard_ids or range(count),
             on_event=self._intake.take,
             on_interaction=self._intake.take_interaction,
-            on_ready=lambda: self._spawn(self._tell_ready(identity), "discord-ready"),
+            on_begun=self._begin,
+            on_lost=self._lose,
             retry_s=self._retry_s,
             monotonic=self._monotonic,
             sleep=self._sleep,
         )
         self._directory.attach(gateway.client)
-        self._intake.open(accept, identity)
+        self._told_ready = False
+        self._intake.open(accept, identity, shards=count)
         try:
             await gateway.start(FIRST_S)
         except GatewayRefused as refused:
@@ -169,9 +182,18 @@ class DiscordConnection:
                 return
             pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
 
-    async def _tell_ready(self, identity: Identity) -> None:
+    def _begin(self, shard: int) -> None:
+        """A shard has a new session: what was said since the last one ended comes with no event."""
+        since = self._heard.get(shard, self._now() - timedelta(seconds=self._catch_up_s))
+        self._intake.begin(shard, since)
         self._since = self._now()
-        await self._on_ready(identity)
+        identity = self.identity
+        if identity is not None and not self._told_ready:
+            self._told_ready = True
+            self._spawn(self._on_ready(identity), "discord-ready")
+
+    def _lose(self, shard: int) -> None:
+        self._heard[shard] = self._now() - timedelta(seconds=min(OVERLAP_S, self._catch_up_s))
 
     async def _fetch_gateway(self) -> GatewayInfo:
         return await fetch_gateway(self._http)

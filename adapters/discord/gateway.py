@@ -81,7 +81,8 @@ class DiscordGateway:
         shard_count: shards in all.
         shard_ids: the shards to keep here.
         on_event, on_interaction: take what comes in.
-        on_ready: called when the first shard has its session.
+        on_begun: called when a shard has a new session, before anything else of it comes.
+        on_lost: called when a shard's connection ends, until which everything came.
         retry_s: the pause after a first failure; it doubles with each further one.
         monotonic, sleep: the clock.
     """
@@ -97,7 +98,8 @@ class DiscordGateway:
         shard_ids: Collection[int],
         on_event: OnEvent,
         on_interaction: OnInteraction,
-        on_ready: Callable[[], None],
+        on_begun: Callable[[int], None],
+        on_lost: Callable[[int], None],
         retry_s: float,
         monotonic: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
@@ -107,13 +109,13 @@ class DiscordGateway:
         self._url = yarl.URL(url) if url else None
         self._address = DiscordWebSocket.DEFAULT_GATEWAY  # until it was asked for
         self._shard_ids = tuple(shard_ids)
-        self._on_ready = on_ready
+        self._on_begun = on_begun
+        self._on_lost = on_lost
         self._retry_s = retry_s
         self._monotonic = monotonic
         self._sleep = sleep
         self._up: set[int] = set()
         self._begun = asyncio.Event()  # a first shard is ready, or it is refused
-        self._was_ready = False
         self.refused = ""
         self._tasks: tuple[asyncio.Task[None], ...] = ()
         self.client = ShardedClient(
@@ -157,16 +159,17 @@ class DiscordGateway:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _note(self, shard: int, up: bool) -> None:
-        if not up:
-            self._up.discard(shard)
-            return
+    def _note(self, shard: int, new: bool) -> None:
         self._up.add(shard)
-        log.info("discord_shard_connected", shard=shard)
+        log.info("discord_shard_connected", shard=shard, resumed=not new)
+        if new:
+            self._on_begun(shard)
         self._begun.set()
-        if not self._was_ready:
-            self._was_ready = True
-            self._on_ready()
+
+    def _note_lost(self, shard: int) -> None:
+        if shard in self._up:
+            self._up.remove(shard)
+            self._on_lost(shard)
 
     async def _guard(self, shard: int) -> None:
         """Keep a shard; when Discord refuses one, all end, and it is said once."""
@@ -219,7 +222,7 @@ class DiscordGateway:
         except ReconnectWebSocket as ended:
             if not ended.resume:
                 log.info("discord_session_ended", shard=shard)
-                self._note(shard, False)
+                self._note_lost(shard)
                 await self._budget.wait_after_refusal()
                 return None
         except discord.ConnectionClosed as closed:
@@ -235,7 +238,7 @@ class DiscordGateway:
             code = 1000
             raise
         finally:
-            self._note(shard, False)
+            self._note_lost(shard)
             await self._hang_up(ws, code)
         return _remember(ws, session)
 

@@ -28,11 +28,12 @@ from adapters.discord.parse import (
     is_ours,
     is_readable,
     mentions_us,
+    parse_channel,
     parse_deleted,
     parse_message,
     parse_removed,
 )
-from adapters.discord.wire import Wire, id_of, ids_of
+from adapters.discord.wire import Wire, id_of, ids_of, parts_of, snowflake_of
 
 log = structlog.get_logger("hermod.discord")
 
@@ -48,6 +49,14 @@ OnUnreadable = Callable[[ThreadRef], Awaitable[None]]
 OnInteraction = Callable[[discord.Interaction, Accept], Awaitable[None]]
 """Takes a command, a pressed button, or a half-typed option."""
 
+FetchPage = Callable[[str, str], Awaitable["tuple[Wire, ...] | None"]]
+"""Fetches the newest messages of a channel that are older than a message (empty: of all), the newest first, at most
+100; None when it cannot."""
+
+PAGES = 10
+"""So many pages of a channel are read after a session was lost."""
+
+_WITH_MESSAGES = (0, 2, 5, 10, 11, 12, 13)
 _REMEMBERED = 5_000
 
 
@@ -69,6 +78,7 @@ class DiscordIntake:
     Args:
         directory: tells which place something stands in.
         threads: is told of every thread that something comes from.
+        fetch_page: reads what no event told; see ``FetchPage``.
         bots: ids of other bots (or webhooks) whose mentions count; all others are dropped.
         on_interaction, on_removed, on_unreadable: see their types.
         retry_s: the pause before something is handed over again; it doubles.
@@ -80,6 +90,7 @@ class DiscordIntake:
         *,
         directory: DiscordDirectory,
         threads: Threads,
+        fetch_page: FetchPage,
         bots: Collection[str] = (),
         on_interaction: OnInteraction,
         on_removed: OnRemoved = ignore,
@@ -90,6 +101,7 @@ class DiscordIntake:
     ) -> None:
         self._directory = directory
         self._threads = threads
+        self._fetch_page = fetch_page
         self._bots = frozenset(bots)
         self._on_interaction = on_interaction
         self._on_removed = on_removed
@@ -101,6 +113,9 @@ class DiscordIntake:
         self._identity: Identity | None = None
         self._lanes = Lanes()
         self._own: dict[str, None] = {}  # ids of our own posts: that they are deleted is no news
+        self._mentioned: dict[str, None] = {}  # ids of messages that mentioned us, so that an edit adds nothing
+        self._gaps: dict[int, datetime] = {}  # by shard: since when messages may have been missed
+        self._shards = 1
         self._unread_told = False
         self.last_event_at: datetime | None = None
 
@@ -109,10 +124,15 @@ class DiscordIntake:
         """True while events are taken."""
         return self._accept is not None
 
-    def open(self, accept: Accept, identity: Identity) -> None:
-        """Take events from now on."""
+    def open(self, accept: Accept, identity: Identity, *, shards: int = 1) -> None:
+        """Take events from now on; ``shards`` are there in all."""
         self._accept = accept
         self._identity = identity
+        self._shards = shards
+
+    def begin(self, shard: int, since: datetime) -> None:
+        """Take note that a shard has a new session, and that what was said after ``since`` may have been missed."""
+        self._gaps[shard] = since
 
     def close(self) -> None:
         """Take nothing more. What was taken is still handed over; see ``drain``."""
@@ -134,10 +154,14 @@ class DiscordIntake:
             case "MESSAGE_CREATE":
                 self._take_said(data, accept, identity)
             case "MESSAGE_UPDATE":
-                if is_edited(data, self._now()) and mentions_us(data, identity, self._own_role(data)):
+                if self._adds_mention(data, identity):
                     self._take_said(data, accept, identity)
             case "MESSAGE_DELETE" | "MESSAGE_DELETE_BULK":
                 self._take_deleted(data, accept)
+            case "THREAD_DELETE":
+                self._take_thread_deleted(data, accept)
+            case "GUILD_CREATE":
+                self._take_guild(data, accept, identity)
             case "GUILD_DELETE":
                 removed = parse_removed(data)
                 if removed is not None:
@@ -153,9 +177,7 @@ class DiscordIntake:
     def _take_said(self, said: Wire, accept: Accept, identity: Identity) -> None:
         message = id_of(said, "id")
         if is_ours(said, identity):
-            self._own[message] = None
-            while len(self._own) > _REMEMBERED:
-                del self._own[next(iter(self._own))]
+            _keep(self._own, message)
             return
         role = self._own_role(said)
         if not is_for_us(said, identity, role, self._bots):
@@ -165,7 +187,15 @@ class DiscordIntake:
         at_top = known is not None and bool(known.guild) and not known.is_thread
         if not message or not channel or (at_top and not mentions_us(said, identity, role)):
             return  # what does not mention us counts in threads and direct messages only
+        if mentions_us(said, identity, role):
+            _keep(self._mentioned, message)
         self._put(message if at_top else channel, partial(self._say, said, accept, identity))
+
+    def _adds_mention(self, said: Wire, identity: Identity) -> bool:
+        """True for an edit by which a message mentions us that is not known to have done so before."""
+        if not is_edited(said, self._now()) or id_of(said, "id") in self._mentioned:
+            return False
+        return mentions_us(said, identity, self._own_role(said))
 
     def _take_deleted(self, data: Wire, accept: Accept) -> None:
         ids = ids_of(data, "ids") or ids_of({"ids": [data.get("id")]}, "ids")
@@ -179,12 +209,31 @@ class DiscordIntake:
                 one = {"id": message, "channel_id": channel, "guild_id": guild}
                 self._put(message if at_top else channel, partial(self._delete, one, accept))
 
+    def _take_thread_deleted(self, data: Wire, accept: Accept) -> None:
+        """A thread is gone, so its question is not answered any more."""
+        thread = parse_channel(data)
+        if thread is not None and thread.is_thread:
+            for deleted in parse_deleted({"id": thread.id}, thread, self._now()):
+                self._put(thread.id, partial(self._hand_over, deleted, accept))
+
+    def _take_guild(self, data: Wire, accept: Accept, identity: Identity) -> None:
+        """A new session shows a guild: read what was said in it while there was none."""
+        guild = id_of(data, "id")
+        since = self._gaps.get((int(guild) >> 22) % self._shards) if guild else None
+        if since is None:
+            return
+        after = snowflake_of(since)
+        for wire in (*parts_of(data, "channels"), *parts_of(data, "threads")):
+            channel, newest = parse_channel(wire, guild), id_of(wire, "last_message_id")
+            if channel is not None and wire.get("type") in _WITH_MESSAGES and newest and int(newest) > after:
+                self._put(channel.id, partial(self._catch_up, channel, after, accept, identity))
+
     def _put(self, key: str, work: Callable[[], Awaitable[None]]) -> None:
         if not self._lanes.put(key, work):
             log.error("discord_event_lost", reason="too much waits to be stored already", waiting=self._lanes.count)
 
     def _own_role(self, said: Wire) -> str:
-        return self._directory.find_own_role(id_of(said, "guild_id"))
+        return self._directory.find_own_role(id_of(said, "guild_id")) if said.get("mention_roles") else ""
 
     # -- in the lanes
     async def _say(self, said: Wire, accept: Accept, identity: Identity) -> None:
@@ -203,11 +252,32 @@ class DiscordIntake:
             log.warning("discord_event_not_understood", kind="MESSAGE_CREATE", reason="no address")
             return
         if not is_readable(said) and not mentioned:
-            await self._tell_unreadable(message, channel, identity)
+            self._tell_unreadable(message, channel, identity)
             return
         exists = channel.is_thread or not channel.guild
         self._threads.remember(message.thread, exists=exists, title=build_title(message.text, message.author.name))
         await self._hand_over(message, accept)
+
+    async def _catch_up(self, channel: Channel, after: int, accept: Accept, identity: Identity) -> None:
+        """Take what was said in a channel after an id, the oldest first. What is known already is known by its id."""
+        missed: list[Wire] = []
+        before = ""
+        for _ in range(PAGES):
+            page = await self._fetch_page(channel.id, before)
+            if page is None:
+                log.warning("discord_gap_not_read", channel=channel.id)
+                break
+            newer = [said for said in page if (message := id_of(said, "id")) and int(message) > after]
+            missed += newer
+            if len(newer) < 100:
+                break
+            before = id_of(newer[-1], "id")
+        for said in reversed(missed):
+            wire = {**said, "guild_id": channel.guild}
+            if not channel.is_thread:
+                self._take_said(wire, accept, identity)
+            elif is_for_us(wire, identity, self._own_role(wire), self._bots):
+                await self._say(wire, accept, identity)  # here, so that what is said now comes after it
 
     async def _delete(self, data: Wire, accept: Accept) -> None:
         channel = await self._find_channel(data)
@@ -220,7 +290,7 @@ class DiscordIntake:
         log.warning("discord_removal_told", guild=removed.workspace)
         await self._on_removed(removed)
 
-    async def _tell_unreadable(self, message: Message, channel: Channel, identity: Identity) -> None:
+    def _tell_unreadable(self, message: Message, channel: Channel, identity: Identity) -> None:
         """Something was said that we may not read. In a thread that we opened, people expect an answer."""
         if identity.reads_all:
             return  # then it is empty for everybody
@@ -232,7 +302,8 @@ class DiscordIntake:
                 "again; until then only messages that mention it, and direct ones, can be read",
             )
         if channel.owner == identity.user:
-            await self._on_unreadable(message.thread)
+            thread = message.thread
+            self._put(f"unreadable-{thread.thread}", partial(self._on_unreadable, thread))
 
     async def _find_channel(self, data: Wire) -> Channel | None:
         """Find where something stands; ask again when Discord does not tell."""
@@ -256,3 +327,9 @@ class DiscordIntake:
                 return
             log.warning("discord_event_not_stored", thread=inbound.thread.key, reason=type(outcome).__name__)
         log.error("discord_event_lost", thread=inbound.thread.key, id=inbound.id, reason="it could not be stored")
+
+
+def _keep(ids: dict[str, None], new: str) -> None:
+    ids[new] = None
+    while len(ids) > _REMEMBERED:
+        del ids[next(iter(ids))]

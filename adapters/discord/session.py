@@ -28,12 +28,12 @@ OnInteraction = Callable[[discord.Interaction], None]
 """Takes an interaction. Must return at once."""
 
 OnShard = Callable[[int, bool], None]
-"""Told that a shard's session is there (true) or not (false)."""
+"""Told that a shard has its session: a new one (true), or one that goes on (false)."""
 
 INSTEAD = frozenset({"MESSAGE_CREATE", "MESSAGE_UPDATE", "MESSAGE_DELETE", "MESSAGE_DELETE_BULK"})
 """Events that discord.py does not see."""
 
-BESIDES = frozenset({"GUILD_DELETE", "THREAD_DELETE"})
+BESIDES = frozenset({"GUILD_CREATE", "GUILD_DELETE", "THREAD_DELETE"})
 """Events that both see."""
 
 # what discord.py raises for a payload of another shape than Discord documents
@@ -140,7 +140,7 @@ class ShardedClient(discord.AutoShardedClient):
     def dispatch(self, event: str, /, *args: Any, **kwargs: Any) -> None:
         """Notice that a session began or goes on."""
         if event in ("shard_connect", "shard_resumed"):
-            self._on_shard(args[0], True)
+            self._on_shard(args[0], event == "shard_connect")
         super().dispatch(event, *args, **kwargs)
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "parse_time",
     "part_of",
     "parts_of",
+    "snowflake_of",
     "text_of",
     "time_of",
     "wire_of",
@@ -89,3 +90,8 @@ def parse_time(text: str) -> datetime | None:
 def time_of(snowflake: str) -> datetime:
     """Return when an id was made. ``snowflake`` is one that ``id_of`` returned."""
     return datetime.fromtimestamp(((int(snowflake) >> 22) + EPOCH_MS) / 1000, UTC)
+
+
+def snowflake_of(at: datetime) -> int:
+    """Return the least id that is made at ``at`` or later."""
+    return max(0, int(at.timestamp() * 1000) - EPOCH_MS) << 22

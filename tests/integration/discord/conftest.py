@@ -27,7 +27,7 @@ def inbox() -> Inbox:
 
 def build_adapter(server: DiscordServer, **options: Any) -> DiscordAdapter:
     """Build an adapter that is quick to try again."""
-    options = {"api_url": server.base_url, "retry_s": 0.05, "identify_gap_s": 0.02, **options}
+    options = {"api_url": server.base_url, "retry_s": 0.05, "identify_gap_s": 0.02, "catch_up_s": 0.0, **options}
     return DiscordAdapter(options.pop("token", server.token), **options)
 
 
