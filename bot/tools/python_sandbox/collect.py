@@ -130,6 +130,7 @@ class _Collector:
                 self._table = content if isinstance(content, bytes) else b""
             else:
                 self._take(folder, name)
+        self._gone = () if more else tuple(sorted(self._known.keys() - set(names)))
         if more:
             self.leave(
                 "(more files)", f"the folder has more than {MOST_ENTRIES} entries; the others were not looked at"

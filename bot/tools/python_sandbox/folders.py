@@ -30,6 +30,8 @@ RUN_S = 3600.0
 """A run's folder that is older was left by a process that died."""
 
 _GONE = ".gone-"
+_USED = ".used"
+"""Its time is when somebody last worked in the folder, by the clock that ages are reckoned by."""
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -73,7 +75,9 @@ class Folders:
         _make_private(folder)
         for name in (UPLOADS, OUTPUTS, MADE, RUNS):
             _make_private(folder / name)
-        self.touch(folder)
+        with open(folder / _USED, "ab", opener=_open_private):
+            pass
+        self.touch(folder / _USED)
         return folder
 
     def now(self) -> float:
@@ -171,7 +175,7 @@ class Folders:
             stale = not session.exists() if run.name == SESSION else not begun.isdecimal() or self._is_stale(int(begun))
             if stale:
                 remove_tree(run)
-        return _age_of(folder) < oldest and self._drop_empty(folder)
+        return _age_of(folder / _USED) < oldest and self._drop_empty(folder)
 
     def _is_stale(self, begun: int) -> bool:
         return begun < self.now() - RUN_S
@@ -181,6 +185,7 @@ class Folders:
             for name in (UPLOADS, OUTPUTS, MADE, RUNS):
                 with contextlib.suppress(FileNotFoundError):
                     os.rmdir(folder / name)
+            (folder / _USED).unlink(missing_ok=True)
             os.rmdir(folder)
         except OSError:  # something is in use: the next sweep looks again
             return False
@@ -230,9 +235,9 @@ def _age(entry: os.DirEntry[str]) -> float:
         return 0.0
 
 
-def _age_of(folder: Path) -> float:
+def _age_of(path: Path) -> float:
     try:
-        return folder.stat().st_mtime
+        return path.stat().st_mtime
     except FileNotFoundError:
         return 0.0
 

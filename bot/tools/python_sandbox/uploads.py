@@ -28,6 +28,7 @@ class Upload:
         file: what the platform told of it.
         message_id: of the message that it came with.
         sent_at: of that message, seconds since 1970.
+        position: among the files of that message.
         problem: why it could not be fetched; empty when it was, or was not tried.
     """
 
@@ -36,6 +37,7 @@ class Upload:
     file: FileRef
     message_id: str
     sent_at: float
+    position: int = 0
     problem: str = ""
 
 
@@ -73,13 +75,13 @@ class Uploads:
         """Remember that a message brought files; a known one is not noted again."""
         folder = self._folders.open(thread_key) / UPLOADS
         taken = {upload.name for upload in self.list(thread_key)}
-        for file in files:
+        for position, file in enumerate(files):
             key = hashlib.sha256(f"{message_id}\0{file.id}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
             if (folder / f"{key}.json").exists():
                 continue
             name = clean_file_name(file.name, taken=taken)
             taken.add(name)
-            upload = Upload(key=key, name=name, file=file, message_id=message_id, sent_at=sent_at)
+            upload = Upload(key=key, name=name, file=file, message_id=message_id, sent_at=sent_at, position=position)
             self._write(folder, upload)
         self._trim(folder)
 
@@ -92,7 +94,7 @@ class Uploads:
                     found.append(_UPLOAD.validate_json(Path(entry.path).read_bytes()))
                 except (FileNotFoundError, ValueError):  # dropped meanwhile, or of another version
                     continue
-        return sorted(found, key=lambda upload: (upload.sent_at, upload.name))
+        return sorted(found, key=lambda upload: (upload.sent_at, upload.message_id, upload.position))
 
     def find(self, thread_key: str, upload: Upload) -> Path | None:
         """Return where the content of a file is, or None when it was not fetched."""
