@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Sequence
 
 from adapters.chat import Attachment
-from adapters.discord.payload import Payload
+from adapters.discord.payload import Payload, Wire
+from adapters.discord.wire import number_of, parts_of
 
 SUPPRESS_EMBEDS = 1 << 2
 EPHEMERAL = 1 << 6
@@ -17,12 +18,30 @@ NONCE_MAX = 25
 MOST_MENTIONS = 100
 ALT_MAX = 1_024
 
+_MARK_MIN = 2**24
+
 Body = dict[str, object]
 
 
 def build_nonce(key: str) -> str:
     """Build the nonce of an idempotency key: the same one in every process, and never longer than Discord takes."""
     return hashlib.sha256(key.encode()).hexdigest()[:NONCE_MAX]
+
+
+def build_mark(nonce: str) -> int:
+    """Build the number that a message's first row of buttons bears, so that the message is known again by it.
+
+    Discord does not tell nonces of earlier messages, but the optional ids of components, 32 bits
+    (docs.discord.com/developers/components/reference#anatomy-of-a-component). Small numbers are those that it gives.
+    """
+    return _MARK_MIN + int.from_bytes(hashlib.sha256(f"mark/{nonce}".encode()).digest()[:8]) % (2**31 - _MARK_MIN)
+
+
+def read_mark(message: Wire) -> int:
+    """Return the mark of a message's buttons, zero when it bears none."""
+    rows = parts_of(message, "components")
+    mark = number_of(rows[0], "id") if rows else 0
+    return mark if mark >= _MARK_MIN else 0
 
 
 def build_body(payload: Payload, *, nonce: str = "", files: Sequence[Attachment] = ()) -> Body:
@@ -35,6 +54,9 @@ def build_body(payload: Payload, *, nonce: str = "", files: Sequence[Attachment]
     body["flags"] = SUPPRESS_EMBEDS | (EPHEMERAL if payload.private else 0)
     if nonce:
         body |= {"nonce": nonce, "enforce_nonce": True}
+        if payload.components:
+            first, *others = payload.components
+            body["components"] = [{**first, "id": build_mark(nonce)}, *map(dict, others)]
     if payload.reply_to:
         body["message_reference"] = {"message_id": payload.reply_to, "fail_if_not_exists": False}
     return body

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 
 import structlog
 
 from adapters.chat import Author, Delivered, InDoubt, Said
-from adapters.discord.body import build_nonce
+from adapters.discord.body import build_mark, build_nonce, read_mark
+from adapters.discord.buttons import has_stop
 from adapters.discord.client import PAGE, DiscordClient
 from adapters.discord.content import Names, markup_of, read_markup, read_name
 from adapters.discord.outcome import UNKNOWN_MESSAGE, Failed
@@ -18,6 +20,9 @@ log = structlog.get_logger("hermod.discord")
 WINDOW_S = 120.0
 """How long Discord certainly refuses a second message with the same nonce. It documents "the past few minutes"
 (docs.discord.com/developers/resources/message#create-message)."""
+
+MOST_BESIDE = 12
+"""So many messages of ours may follow a post that belong to it: its files, and what became of them."""
 
 LOOK_PAGES = 10
 """So many pages of a channel are looked through for a post."""
@@ -55,49 +60,68 @@ def read_text(said: Wire, *, own: str, guild: str, names: Names | None = None) -
 
 
 class Search:
-    """Looks for one post of ours, page after page, and weighs what it sees.
+    """Looks for one post of ours, the newest message first, and weighs what it sees.
 
-    A post is recognised by the nonce that its key gives. Discord does not document whether it tells nonces in a
-    channel's history. So "not there" is only concluded where nothing of ours is there, or where what is there
-    carries nonces; else a post that is there could not be told from the others.
+    Discord makes no second message with the same nonce for some minutes, but does not tell nonces in a channel's
+    history (github.com/Rapptz/discord.py/issues/2451). So a post is recognised by its nonce where that is told, and
+    else by the mark that its buttons carry. One without buttons cannot be told from others without; but it can only be
+
+    - our newest message in its thread, drafts aside: what follows in a thread waits until this post is settled;
+    - and, when it is younger than ``WINDOW_S``, it does no harm to post it once more: Discord answers with the first.
 
     Args:
         key: of the post.
         own: our user id.
-        since: only what is newer than this id counts; empty for all.
+        now: the time, aware.
+        since: only what is newer than this id counts.
+        reply_to: only replies to this message count, for a channel that holds the answers to many questions.
+        alone: what we post there belongs to this thread; false: to others, too.
     """
 
-    def __init__(self, key: str, *, own: str, since: str = "") -> None:
+    def __init__(
+        self, key: str, *, own: str, now: datetime, since: str = "", reply_to: str = "", alone: bool = True
+    ) -> None:
         self._nonce = build_nonce(key)
         self._own = own
         self._since = int(since) if since.isdecimal() else 0
-        self._ours = self._with_nonce = 0
+        self._sure_from = now - timedelta(seconds=WINDOW_S)
+        self._reply_to = reply_to
+        self._alone = alone
+        self._ours = 0
         self.found: Delivered | None = None
-
-    @property
-    def is_blind(self) -> bool:
-        """True when posts of ours are there, and none of them tells its nonce."""
-        return self._ours > 0 and self._with_nonce == 0
+        self.doubtful = False
 
     def weigh(self, page: tuple[Wire, ...]) -> bool:
-        """Look at the next page, the newest message first; true when there is nothing more to look for."""
+        """Look at the next page; true when there is nothing more to look for."""
         for message in page:
             message_id = id_of(message, "id")
             if not message_id or int(message_id) <= self._since:
                 return True
-            if id_of(part_of(message, "author"), "id") == self._own and self._is_it(message):
+            if self._is_candidate(message) and self._is_last(message, message_id):
                 return True
         return len(page) < PAGE
 
-    def _is_it(self, message: Wire) -> bool:
-        nonce = str(message.get("nonce") or "")
-        if nonce == self._nonce:
-            self.found = Delivered(remote_id=id_of(message, "id"))
+    def _is_candidate(self, message: Wire) -> bool:
+        """True for what we posted as the bot, and finished."""
+        if id_of(part_of(message, "author"), "id") != self._own or message.get("type", 0) not in POSTED_TYPES:
+            return False
+        if part_of(message, "interaction_metadata") or id_of(message, "webhook_id") or has_stop(message):
+            return False
+        replied = id_of(part_of(message, "message_reference"), "message_id")
+        return not self._reply_to or replied == self._reply_to
+
+    def _is_last(self, message: Wire, message_id: str) -> bool:
+        """Weigh one of our messages; true when those before it need no look."""
+        nonce, mark = str(message.get("nonce") or ""), read_mark(message)
+        if nonce == self._nonce or mark == build_mark(self._nonce):
+            self.found = Delivered(remote_id=message_id)
             return True
-        if message.get("type", 0) in POSTED_TYPES and not text_of(message, "webhook_id"):
-            self._ours += 1
-            self._with_nonce += bool(nonce)
-        return False
+        self._ours += 1
+        if nonce or mark:  # another one
+            return self._alone
+        if self._ours == 1 or not self._alone:
+            self.doubtful |= time_of(message_id) < self._sure_from
+        return self._alone and self._ours > MOST_BESIDE
 
 
 async def find_posted(
@@ -109,9 +133,9 @@ async def find_posted(
         client: the REST API.
         channel_id: where to look.
         search: what to look for.
-        repeatable: the post may be sent again without being there twice, so "not there" is safe even where nonces are
-            not told: this process sent it for the first time within ``WINDOW_S`` and Discord would answer a second
-            one with the first, or it becomes the announced message of a command.
+        repeatable: the post may be sent again without being there twice, so "not there" is safe whatever stands
+            there: this process sent it for the first time within ``WINDOW_S``, or it becomes the announced message of
+            a command.
     """
     before = ""
     for _ in range(LOOK_PAGES):
@@ -123,8 +147,8 @@ async def find_posted(
         before = id_of(page[-1], "id")
     else:
         return None if repeatable else InDoubt(reason="there are too many messages to look through")
-    if search.found is None and search.is_blind and not repeatable:
-        return InDoubt(reason="Discord does not tell which of our messages it is")
+    if search.found is None and search.doubtful and not repeatable:
+        return InDoubt(reason="there is a message of ours of which Discord does not tell whether it is this one")
     return search.found
 
 

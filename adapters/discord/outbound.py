@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -11,10 +12,23 @@ from typing import Protocol, TypeVar
 
 import structlog
 
-from adapters.chat import Delivered, Delivery, FileRef, InDoubt, Rejected, Reply, RetryLater, Said, ThreadRef
+from adapters.chat import (
+    Author,
+    Delivered,
+    Delivery,
+    Draft,
+    FileRef,
+    InDoubt,
+    Rejected,
+    Reply,
+    RetryLater,
+    Said,
+    ThreadRef,
+)
 from adapters.discord.body import build_nonce
 from adapters.discord.client import DiscordClient
 from adapters.discord.content import Names
+from adapters.discord.drafts import DiscordDrafts
 from adapters.discord.files import CDN_HOSTS, FILE_MAX, fetch_bytes, find_address, parse_address
 from adapters.discord.history import WINDOW_S, Search, build_said, fetch_history, find_posted
 from adapters.discord.outcome import Failed
@@ -57,6 +71,7 @@ class DiscordOutbound:
         file_max: given a guild's id, how many bytes of one file it takes.
         file_hosts: of files that may be fetched.
         now: the clock of the age of a command; aware.
+        sleep: the clock of drafts; ``client.monotonic`` is its other half.
     """
 
     def __init__(
@@ -69,6 +84,7 @@ class DiscordOutbound:
         file_max: Callable[[str], int] = lambda guild: FILE_MAX,
         file_hosts: Collection[str] = CDN_HOSTS,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._client = client
         self._threads = threads
@@ -80,6 +96,11 @@ class DiscordOutbound:
         self._sent: OrderedDict[str, float] = OrderedDict()  # by key: when it was posted for the first time
         self._unseen: OrderedDict[str, None] = OrderedDict()  # keys of private posts that nobody can look for
         self._no_typing: OrderedDict[str, None] = OrderedDict()  # channels in which we may not
+        self._drafts = DiscordDrafts(client, threads, post=self.post, sleep=sleep)
+
+    async def close(self) -> None:
+        """Stop showing drafts; what is visible stays. Safe to call twice."""
+        await self._drafts.close()
 
     # -- posting
     async def post(self, reply: Reply) -> Delivery:
@@ -136,21 +157,26 @@ class DiscordOutbound:
     async def find_posted(self, thread: ThreadRef, key: str) -> Delivered | InDoubt | None:
         """Look for an earlier post with this key: found, certainly absent (None), or not readable.
 
-        It is known by its nonce; see ``Search`` for what follows when Discord does not tell nonces.
+        See ``Search`` for how it is known.
         """
         if key in self._unseen:
             return InDoubt(reason="a post that only one person sees cannot be looked for")
         own = await self._client.fetch_own_id()
-        place = await self._threads.look(thread, certainly=True)
+        place = await self._threads.look(thread)
         if not own or isinstance(place, Failed):
             said = place.said if isinstance(place, Failed) else "Discord does not tell who we are now"
             return InDoubt(reason=f"the thread could not be read: {said}")
-        # without a thread the answer was either not posted, or is a reply in the channel
-        channel_id = place.channel_id if place is not None else thread.channel
-        search = Search(key, own=own, since=thread.thread.removeprefix(COMMAND))
-        return await find_posted(
-            self._client, channel_id, search, repeatable=self._was_sent_lately(key) or self._is_announced(thread, key)
-        )
+        repeatable = self._was_sent_lately(key) or self._is_announced(thread, key)
+        return await find_posted(self._client, *self._build_search(thread, place, key, own), repeatable=repeatable)
+
+    def _build_search(self, thread: ThreadRef, place: Place | None, key: str, own: str) -> tuple[str, Search]:
+        """The channel to look in, and what for."""
+        asked, now = thread.thread.removeprefix(COMMAND), self._now()
+        if asked != thread.thread:  # a command in a channel
+            return thread.channel, Search(key, own=own, now=now, since=asked, alone=False)
+        if place is None or place.reply_to:  # it was not posted, or as a reply in the channel
+            return thread.channel, Search(key, own=own, now=now, since=asked, reply_to=asked)
+        return place.channel_id, Search(key, own=own, now=now, since=asked)
 
     def _was_sent_lately(self, key: str) -> bool:
         first = self._sent.get(key)
@@ -200,10 +226,22 @@ class DiscordOutbound:
         if failed is not None:
             log.info("discord_sign_not_set", channel=channel_id, reason=failed.said)
 
+    # -- drafts
+    def open_draft(self, thread: ThreadRef, *, asker: Author | None) -> Draft | None:
+        """Begin an answer that people see while it is written; see ``DiscordDrafts.open`` for where there is none."""
+        return self._drafts.open(thread, asker=asker)
+
+    async def discard_draft(self, thread: ThreadRef, remote_id: str) -> None:
+        """Remove what a process that died left of a draft. Best effort; never raises."""
+        await self._drafts.discard(thread, remote_id)
+
     # -- reading
     async def fetch_history(self, thread: ThreadRef, *, limit: int) -> tuple[Said, ...]:
-        """Read what was said in a thread, oldest first, at most the newest ``limit``; empty when it cannot be read."""
-        if thread.thread.startswith(COMMAND) or limit <= 0:
+        """Read what was said in a thread, oldest first, at most the newest ``limit``; empty when it cannot be read.
+
+        A question that just came in has no past: its thread is not opened yet.
+        """
+        if thread.thread.startswith(COMMAND) or limit <= 0 or self._threads.is_new(thread):
             return ()
         place = await self._threads.look(thread)
         if isinstance(place, Failed):

@@ -27,6 +27,9 @@ GLOBAL_CALLS, GLOBAL_SPAN_S = 45, 1.0
 GLOBAL_LEFT = 10
 """Of these, progress leaves so many."""
 
+MARGIN_S = 0.02
+"""Added to what Discord tells, which is rounded."""
+
 MOST_LANES = 2_000
 
 
@@ -87,7 +90,7 @@ class _Lane:
         self.wake()
 
     def _learn(self, window: Window, now: float) -> None:
-        reset_at = now + window.reset_after_s
+        reset_at = now + window.reset_after_s + MARGIN_S
         same = self.told and self.reset_at is not None and reset_at <= self.reset_at + window.reset_after_s / 2
         if same:  # answers may come in another order than the calls were counted
             self.left = min(self.left, window.remaining)
@@ -177,7 +180,7 @@ class Pace:
 
     def block(self, lane: _Lane | None, after_s: float) -> None:
         """Let nothing out for a while: of one lane, or without any of all."""
-        until = self.now() + after_s
+        until = self.now() + after_s + MARGIN_S
         if lane is None:
             self._blocked_until = max(self._blocked_until, until)
         else:

@@ -120,16 +120,14 @@ class DiscordThreads:
         async with lock:
             return await self._open(thread)
 
-    async def look(self, thread: ThreadRef, *, certainly: bool = False) -> Place | Failed | None:
+    async def look(self, thread: ThreadRef) -> Place | Failed | None:
         """Return where posts of this thread stand, without opening one; None when there is no thread (yet).
 
-        Args:
-            thread: which one.
-            certainly: ask also where the question just came in: it may be one that comes a second time, after a
-                process that opened its thread died.
+        Also a question that just came in is asked for: it may come a second time, after a process that opened its
+        thread died.
         """
         found = self.find(thread)
-        if found is not None or (self._is_new(thread) and not certainly):
+        if found is not None:
             return found
         channel = await self._client.fetch_channel(thread.thread)
         if isinstance(channel, Failed):
@@ -148,13 +146,13 @@ class DiscordThreads:
         if known is not None:
             known.notice = ""
 
-    def _is_new(self, thread: ThreadRef) -> bool:
+    def is_new(self, thread: ThreadRef) -> bool:
         """True for a question that just came in, so that hardly anybody can have opened its thread."""
         known = self._known.get(thread.key)
         return known is not None and known.state == "missing"
 
     async def _open(self, thread: ThreadRef) -> Place | Rejected | RetryLater:
-        found = await self.look(thread)
+        found = self.find(thread) if self.is_new(thread) else await self.look(thread)
         if isinstance(found, Failed):
             return _refused(found)
         if found is not None:
