@@ -15,6 +15,8 @@ from typing import IO
 
 import aiohttp
 
+from tests.servers.discord import DiscordServer
+
 ROOT = Path(__file__).parents[2]
 
 COUNTED_TOOLS = '''
@@ -51,6 +53,20 @@ base_url = "{url}"
 api_key = "sk-local-key"
 """
 
+_SLACK = """
+[slack]
+bot_token = "{bot_token}"
+app_token = "{app_token}"
+api_url = "{url}"
+"""
+
+_DISCORD = """
+[discord]
+token = "{token}"
+api_url = "{url}"
+gateway_url = "{gateway}"
+"""
+
 _OFFLINE = """
 [[models]]
 name = "main"
@@ -63,10 +79,11 @@ class HermodProcess:
 
     Args:
         folder: for settings, storage and log.
-        slack_url: base of the Web API.
+        slack_url: base of the Web API; empty: not on Slack.
         model_url: endpoint of the model; None takes the offline provider.
         extra: further settings, as TOML.
         bot_token, app_token: of the Slack app.
+        discord: the Discord server whose bot it is as well, or only.
         name: tells the logs of two processes on one folder apart.
         environ: further environment variables.
         verbose: with log events of every level.
@@ -76,8 +93,9 @@ class HermodProcess:
         self,
         folder: Path,
         *,
-        slack_url: str,
+        slack_url: str = "",
         model_url: str | None,
+        discord: DiscordServer | None = None,
         extra: str = "",
         bot_token: str = "xoxb-fake-bot",
         app_token: str = "xapp-1-fake-app",
@@ -93,20 +111,22 @@ class HermodProcess:
         self.tool_log.touch()
         (folder / "counted_tools.py").write_text(COUNTED_TOOLS)
         self.config = folder / "hermod.toml"
+        platforms = _SLACK.format(bot_token=bot_token, app_token=app_token, url=slack_url) if slack_url else ""
+        if discord is not None:
+            platforms += _DISCORD.format(token=discord.token, url=discord.base_url, gateway=discord.gateway_url)
         self.config.write_text(
             textwrap.dedent(f"""
                 [storage]
                 url = "sqlite:///{folder}/hermod.db"
                 {{models}}
-                [slack]
-                bot_token = "{bot_token}"
-                app_token = "{app_token}"
-                api_url = "{slack_url}"
+                {{platforms}}
                 [http]
                 port = 0
                 [tools]
                 modules = ["counted_tools"]
-                """).replace("{models}", _OFFLINE if model_url is None else _MODEL.format(url=model_url))
+                """)
+            .replace("{models}", _OFFLINE if model_url is None else _MODEL.format(url=model_url))
+            .replace("{platforms}", platforms)
             + textwrap.dedent(extra)
         )
         self._process: asyncio.subprocess.Process | None = None
