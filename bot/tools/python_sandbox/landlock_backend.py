@@ -1,0 +1,89 @@
+"""Locks code in with Landlock, seccomp and limits alone: no extra program, no privilege, also inside a container.
+
+A run works in its own folder on the host, whose growth is bounded by looking at it ten times a second. What other runs
+have is out of its reach by the same rules: files, processes, sockets and signals. What is left to see is whether a file
+exists, and how large it is (stat(2) is not Landlock's to decide).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import stat
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from bot.tools.python_sandbox.forking import ForkingBackend
+from bot.tools.python_sandbox.interpreter import build_environ
+from bot.tools.python_sandbox.place import Place
+from bot.tools.python_sandbox.pool import ZygotePool
+from bot.tools.python_sandbox.process import EMPTY, measure_folder
+from bot.tools.python_sandbox.types import SandboxRun, SandboxUnavailable
+from bot.tools.python_sandbox.warm import Zygote
+
+_MOST_BEFORE = 20_000
+
+
+class LandlockBackend(ForkingBackend):
+    """The child's own restrictions, without namespaces around them."""
+
+    name = "landlock"
+
+    async def start_zygote(self, preload: tuple[str, ...]) -> Zygote:
+        """Start a zygote on the host, with a clean environment."""
+        environ = build_environ(str(self.tuning.cache))
+        return await Zygote.start(python=self.interpreter.executable, preload=preload, environ=environ)
+
+    @asynccontextmanager
+    async def open_place(self, pool: ZygotePool, run: SandboxRun) -> AsyncIterator[tuple[Zygote, Place]]:
+        """Hold a zygote; the place is the run's own folder."""
+        async with pool.hold() as (zygote, _):
+            yield zygote, HostFolder(run.folder)
+
+    async def describe(self) -> Mapping[str, str]:
+        """Return the kernel and the interpreter."""
+        return {"kernel": platform.release(), "python": self.interpreter.executable}
+
+
+class HostFolder:
+    """A run's folder on the host, given to the code as it is."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = self.watched = os.path.realpath(folder)
+        found = os.path.join(self.path, "input")
+        self.input = found if os.path.isdir(found) else ""
+        self.before = EMPTY
+
+    async def bring_in(self, run: SandboxRun) -> None:
+        """Make ``input/`` read-only and remember what the folder holds."""
+        await asyncio.to_thread(self._check, run.folder)
+        await asyncio.to_thread(_set_modes, self.input, 0o555, 0o444)
+        self.before = await asyncio.to_thread(measure_folder, self.path, max_entries=_MOST_BEFORE)
+
+    def _check(self, folder: Path) -> None:
+        if os.path.realpath(folder) != self.path:
+            raise SandboxUnavailable("a kept interpreter cannot change its folder; nothing was run")
+        if not os.path.isdir(self.path):
+            raise SandboxUnavailable(f"{folder} is not there; nothing was run")
+
+    async def hand_back(self, run: SandboxRun) -> bool:
+        """Let the bot write to ``input/`` again; the files are where they belong."""
+        await asyncio.to_thread(_set_modes, self.input, 0o700, 0o600)
+        return False
+
+
+def _set_modes(folder: str, folder_mode: int, file_mode: int) -> None:
+    """Set the modes of a folder and of what is directly in it; links are left alone."""
+    if not folder:
+        return
+    try:
+        with os.scandir(folder) as listing:
+            for entry in listing:
+                kind = entry.stat(follow_symlinks=False).st_mode
+                if stat.S_ISREG(kind):
+                    os.chmod(entry.path, file_mode)
+        os.chmod(folder, folder_mode)
+    except FileNotFoundError:  # the code may rename it, which takes nothing from anyone but itself
+        return
