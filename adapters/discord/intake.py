@@ -19,7 +19,7 @@ import structlog
 from adapters.chat import Accept, Inbound, Message, Removed, ThreadRef
 from adapters.discord.content import build_title
 from adapters.discord.directory import DiscordDirectory, PlaceUnknown
-from adapters.discord.order import Lanes
+from adapters.discord.order import Lanes, Work
 from adapters.discord.parse import (
     Channel,
     Identity,
@@ -114,6 +114,7 @@ class DiscordIntake:
         self._lanes = Lanes()
         self._own: dict[str, None] = {}  # ids of our own posts: that they are deleted is no news
         self._mentioned: dict[str, None] = {}  # ids of messages that mentioned us, so that an edit adds nothing
+        self._handed: dict[str, None] = {}  # ids of messages that were handed over, so that none is read again
         self._gaps: dict[int, datetime] = {}  # by shard: since when messages may have been missed
         self._shards = 1
         self._unread_told = False
@@ -228,7 +229,7 @@ class DiscordIntake:
             if channel is not None and wire.get("type") in _WITH_MESSAGES and newest and int(newest) > after:
                 self._put(channel.id, partial(self._catch_up, channel, after, accept, identity))
 
-    def _put(self, key: str, work: Callable[[], Awaitable[None]]) -> None:
+    def _put(self, key: str, work: Work) -> None:
         if not self._lanes.put(key, work):
             log.error("discord_event_lost", reason="too much waits to be stored already", waiting=self._lanes.count)
 
@@ -256,7 +257,8 @@ class DiscordIntake:
             return
         exists = channel.is_thread or not channel.guild
         self._threads.remember(message.thread, exists=exists, title=build_title(message.text, message.author.name))
-        await self._hand_over(message, accept)
+        if await self._hand_over(message, accept):
+            _keep(self._handed, message.id)
 
     async def _catch_up(self, channel: Channel, after: int, accept: Accept, identity: Identity) -> None:
         """Take what was said in a channel after an id, the oldest first. What is known already is known by its id."""
@@ -268,7 +270,7 @@ class DiscordIntake:
                 log.warning("discord_gap_not_read", channel=channel.id)
                 break
             newer = [said for said in page if (message := id_of(said, "id")) and int(message) > after]
-            missed += newer
+            missed += [said for said in newer if id_of(said, "id") not in self._handed]
             if len(newer) < 100:
                 break
             before = id_of(newer[-1], "id")
@@ -316,17 +318,18 @@ class DiscordIntake:
                 log.warning("discord_place_unknown", reason=str(error))
         return None
 
-    async def _hand_over(self, inbound: Inbound, accept: Accept) -> None:
-        """Hand something over until it is stored, at most ``TRIES`` times."""
+    async def _hand_over(self, inbound: Inbound, accept: Accept) -> bool:
+        """Hand something over until it is stored, at most ``TRIES`` times; false when it never was."""
         for attempt in range(TRIES):
             if attempt:
                 await self._sleep(self._retry_s * 2 ** (attempt - 1))
             # whatever it raises means that it is not stored; only being cancelled ourselves ends this
             (outcome,) = await asyncio.gather(accept(inbound), return_exceptions=True)
             if not isinstance(outcome, BaseException):
-                return
+                return True
             log.warning("discord_event_not_stored", thread=inbound.thread.key, reason=type(outcome).__name__)
         log.error("discord_event_lost", thread=inbound.thread.key, id=inbound.id, reason="it could not be stored")
+        return False
 
 
 def _keep(ids: dict[str, None], new: str) -> None:

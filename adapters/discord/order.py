@@ -10,7 +10,7 @@ import structlog
 
 log = structlog.get_logger("hermod.discord")
 
-Work = Callable[[], Awaitable[None]]
+Work = Callable[[], Awaitable[object]]
 
 MOST_WAITING = 10_000
 """So much may wait in all; what comes then is not taken."""
@@ -26,7 +26,7 @@ class Lanes:
     def __init__(self, *, most: int = MOST_WAITING) -> None:
         self._most = most
         self._waiting: dict[str, deque[Work]] = {}
-        self._running: dict[str, asyncio.Task[None]] = {}
+        self._running: dict[str, asyncio.Future[object]] = {}
         self._count = 0
 
     @property
@@ -71,7 +71,7 @@ class Lanes:
         self._running[key] = task
         task.add_done_callback(lambda done: self._next(key, done))
 
-    def _next(self, key: str, done: asyncio.Task[None]) -> None:
+    def _next(self, key: str, done: asyncio.Future[object]) -> None:
         self._count -= 1
         del self._running[key]
         if not done.cancelled() and (error := done.exception()) is not None:
