@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import os
-import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import structlog
 
 from adapters.chat import ChatAdapter
-from adapters.slack.permalink import parse_permalink
+from adapters.commands import HasCommands
+from adapters.discord.permalink import parse_permalink as parse_discord_link
+from adapters.slack.permalink import parse_permalink as parse_slack_link
 from adapters.surfaces import HasSurfaces
 from agent_core.agent import Agent
 from agent_core.context import Clock, Limits, Redactor, SystemClock
@@ -28,7 +27,7 @@ from agent_core.tools.executor import ToolExecutor
 from agent_core.tools.registry import ToolRegistry
 from bot.access import Access, AccessAuthorizer, AccessPolicy, build_policy
 from bot.audit import AuditedAuthorizer, AuditLog
-from bot.commands import PROVIDERS, CommandRunner, Invocation, OwnCommand
+from bot.commands import PROVIDERS, CommandInfo, CommandRunner, Invocation, OwnCommand
 from bot.dispatcher import Dispatcher
 from bot.feedback import FEEDBACK, FeedbackBox
 from bot.forget import ThreadMemory, build_memory_commands
@@ -46,6 +45,8 @@ from bot.models import (
     offer_workers,
     sort_models,
 )
+from bot.offers import build_complete, build_offers
+from bot.owners import free_dead_owners, name_owner
 from bot.redact import SecretRedactor
 from bot.sender import Sender
 from bot.session import EventTap, Session
@@ -116,7 +117,9 @@ class App:
         self._counter = asyncio.create_task(asyncio.to_thread(load_counter, router.model))
         self.memory = ThreadMemory(store, AuditLog(store, clock), cache=self._cache)
         self.feedback = FeedbackBox(store, clock)
+        own = self._build_own_commands()
         self._show_surfaces(policy)
+        self._offer_commands([command.info for command in own], policy)
         self.session = Session(
             store=store,
             adapters=adapters,
@@ -125,7 +128,12 @@ class App:
             agent=_build_agent(settings, models),
             limits=self.limits,
             prompt=prompts["operations"],
-            commands=self._build_commands(tools, router),
+            commands=CommandRunner(
+                tools.executor,
+                registry=tools.registry,
+                own=own,
+                prefix="" if settings.slack is None else settings.slack.command_prefix,
+            ),
             words=ThreadWords(store, self._load_counter, router.states, clock, memory=self.memory),
             access=self.access,
             counter=self._load_counter,
@@ -160,17 +168,23 @@ class App:
                 )
                 adapter.show_surfaces(home)
 
-    def _build_commands(self, tools: Tools, router: Router) -> CommandRunner:
-        async def show_providers(asked: Invocation) -> str:
-            return "\n".join(f"- {describe_state(state)}" for state in router.states())
+    def _offer_commands(self, own: Sequence[CommandInfo], policy: AccessPolicy) -> None:
+        """Tell the platforms that show commands with options which ones there are."""
+        registry = self.tools.registry
+        for adapter in self.adapters.values():
+            if isinstance(adapter, HasCommands):
+                complete = build_complete(registry, own, sorted(self.tools.targets), policy)
+                adapter.offer_commands(build_offers(registry.specs(), own), complete)
 
-        own = (
+    def _build_own_commands(self) -> tuple[OwnCommand, ...]:
+        async def show_providers(asked: Invocation) -> str:
+            return "\n".join(f"- {describe_state(state)}" for state in self.router.states())
+
+        return (
             build_usage_command(self.store, self.clock),
-            *build_memory_commands(self.memory, {"slack": parse_permalink}),
+            *build_memory_commands(self.memory, {"slack": parse_slack_link, "discord": parse_discord_link}),
             OwnCommand(info=PROVIDERS, run=show_providers),
         )
-        prefix = "" if self.settings.slack is None else self.settings.slack.command_prefix
-        return CommandRunner(tools.executor, registry=tools.registry, own=own, prefix=prefix)
 
     async def _load_counter(self) -> TokenCounter:
         # shielded: a run that is cancelled while it waits must not take the counter from all the others
@@ -387,38 +401,3 @@ def _build_agent(settings: Settings, models: Sequence[ModelSettings]) -> Agent:
         max_steps=settings.limits.max_steps,
         memory_tokens=settings.limits.memory_tokens,
     )
-
-
-# -- who holds a lease -----------------------------------------------------------------------------
-
-
-def name_owner() -> str:
-    """Name this process for leases: machine, process id and its start, so that a reused id is another owner."""
-    return f"{os.uname().nodename}/{os.getpid()}/{_start_of(os.getpid())}/{secrets.token_hex(3)}"
-
-
-def _start_of(pid: int) -> str:
-    """The start time of a process in clock ticks since boot (proc(5), field 22 of stat), or an empty text."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-    return stat.rpartition(")")[2].split()[19]
-
-
-def is_dead_owner(owner: str) -> bool:
-    """Tell whether an owner was a process of this machine that is certainly gone."""
-    node, _, rest = owner.partition("/")
-    pid, _, rest = rest.partition("/")
-    start = rest.partition("/")[0]
-    if node != os.uname().nodename or not pid.isdigit() or not start:
-        return False
-    return _start_of(int(pid)) != start
-
-
-async def free_dead_owners(store: Store) -> None:
-    """End the leases of processes of this machine that died, so that their work goes on at once."""
-    for owner in await store.list_owners():
-        if is_dead_owner(owner):
-            log.info("lease_freed", owner=owner)
-            await store.free_owner(owner)

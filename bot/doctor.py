@@ -27,8 +27,9 @@ from bot.models import (
     describe_state,
     load_templates,
 )
+from bot.platforms import reveal
 from bot.settings import ModelSettings, Settings
-from bot.settings_tree import HttpSettings, LimitSettings
+from bot.settings_tree import DiscordSettings, HttpSettings, LimitSettings, SlackSettings
 from bot.storage.base import StoreError
 from bot.tools.slow_queries.preflight import preflight
 
@@ -108,28 +109,41 @@ async def examine(
 
 async def build_checkups(settings: Settings) -> dict[str, Checkup]:
     """Build the checkup of every configured platform; asks whether a process with these settings runs."""
-    slack = settings.slack
-    if slack is None:
-        return {}
+    checkups: dict[str, Checkup] = {}
+    if settings.slack is not None:
+        checkups["slack"] = await _build_slack_checkup(settings, settings.slack)
+    if settings.discord is not None:
+        checkups["discord"] = _build_discord_checkup(settings, settings.discord)
+    return checkups
+
+
+async def _build_slack_checkup(settings: Settings, slack: SlackSettings) -> Checkup:
     from adapters.slack.checkup import SlackCheckup
 
-    bot_token, app_token, signing_secret = (
-        "" if secret is None else secret.get_secret_value()
-        for secret in (slack.bot_token, slack.app_token, slack.signing_secret)
-    )
     runs = slack.mode == "socket" and await fetch_states(settings.http) is not None
-    return {
-        "slack": SlackCheckup(
-            bot_token,
-            app_token,
-            slack.api_url,
-            mode=slack.mode,
-            signing_secret=signing_secret,
-            many=slack.client_id is not None,
-            channels=list_channels(settings, "slack"),
-            running=CONNECTIONS if runs else 0,
-        )
-    }
+    return SlackCheckup(
+        reveal(slack.bot_token),
+        reveal(slack.app_token),
+        slack.api_url,
+        mode=slack.mode,
+        signing_secret=reveal(slack.signing_secret),
+        many=slack.client_id is not None,
+        channels=list_channels(settings, "slack"),
+        running=CONNECTIONS if runs else 0,
+    )
+
+
+def _build_discord_checkup(settings: Settings, discord: DiscordSettings) -> Checkup:
+    from adapters.discord.checkup import DiscordCheckup
+
+    return DiscordCheckup(
+        reveal(discord.token),
+        discord.api_url,
+        gateway_url=discord.gateway_url,
+        guild_ids=discord.guild_ids,
+        shard_count=discord.shard_count,
+        channels=list_channels(settings, "discord"),
+    )
 
 
 def list_channels(settings: Settings, platform: str) -> dict[str, str]:
@@ -141,16 +155,23 @@ def list_channels(settings: Settings, platform: str) -> dict[str, str]:
     for entry, where in named:
         there, colon, address = entry.rpartition(":")
         channel = address.rpartition("/")[2]
-        # an entry may as well be the id of a direct message, to which nobody is invited
-        if there.lower() in ("", platform) and channel[:1] in ("C", "G") and (colon or channel.isalnum()):
+        if there.lower() in ("", platform) and _is_channel(platform, channel) and (colon or channel.isalnum()):
             found.setdefault(channel, where)
     return found
+
+
+def _is_channel(platform: str, entry: str) -> bool:
+    """Tell whether an id may be a channel's; in Slack others are direct messages, to which nobody is invited."""
+    return entry.isdigit() if platform == "discord" else entry[:1] in ("C", "G")
 
 
 async def _examine_platforms(checkups: Mapping[str, Checkup]) -> AsyncIterator[Finding]:
     if not checkups:
         yield Finding(
-            part="platforms", state="warning", text="no chat platform is configured", fix="add [slack] to hermod.toml"
+            part="platforms",
+            state="warning",
+            text="no chat platform is configured",
+            fix="add [slack] or [discord] to hermod.toml",
         )
     for name, checkup in checkups.items():
         try:
