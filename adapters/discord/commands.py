@@ -12,6 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Literal
 
 import structlog
 from discord.http import Route
@@ -26,6 +27,7 @@ log = structlog.get_logger("hermod.discord")
 
 MOST_COMMANDS = 100
 MOST_OPTIONS = 25
+MOST_GUILDS = 100
 SUMMARY_MAX = 100
 CHOICE_MAX = 100
 WHOLE_MAX = 8_000
@@ -70,7 +72,8 @@ async def sync_commands(
     """Let Discord show exactly these commands: everywhere, or only in some servers.
 
     To be called once in a process, not for every connection. Everything is replaced in one call, so no command is
-    missing in between. What was registered for a single server stays there, unless it is one of ``guild_ids``.
+    missing in between. When commands are shown everywhere for the first time, those that servers have of their own go
+    (they were the only ones while ``guild_ids`` was set).
 
     Args:
         http: the REST API, with a token.
@@ -92,7 +95,11 @@ async def sync_commands(
         application_id = id_of(wire_of(told), "id")
     wanted: dict[str, tuple[Wire, ...]] = {"": () if guild_ids else commands} | dict.fromkeys(guild_ids, commands)
     done = [await _sync_scope(http, application_id, guild, scope, sleep) for guild, scope in wanted.items()]
-    return all(done)
+    if not guild_ids and done == ["first"]:
+        joined = await _call(http, Route("GET", "/users/@me/guilds"), sleep)
+        for guild in joined[:MOST_GUILDS] if isinstance(joined, list) else ():
+            await _sync_scope(http, application_id, id_of(wire_of(guild), "id"), (), sleep)
+    return "failed" not in done
 
 
 async def _sync_scope(
@@ -101,23 +108,25 @@ async def _sync_scope(
     guild_id: str,
     commands: Sequence[Wire],
     sleep: Callable[[float], Awaitable[None]],
-) -> bool:
+) -> Literal["same", "first", "changed", "failed"]:
+    """Let one server, or all of them (``guild_id`` empty), have these commands. ``first``: there were none before."""
     path = "/applications/{application_id}" + ("/guilds/{guild_id}" if guild_id else "") + "/commands"
     ids = {"application_id": application_id} | ({"guild_id": guild_id} if guild_id else {})
     registered = await _call(http, Route("GET", path, **ids), sleep)
+    others: list[Wire] = []
     if not isinstance(registered, Failed):
         there = [wire_of(command) for command in registered] if isinstance(registered, list) else []
         # the button that opens an app's activity cannot be removed in this way, and is none of our commands
         kept = [command for command in there if command.get("type") == _ENTRY_POINT]
         others = [command for command in there if command.get("type") != _ENTRY_POINT]
         if hash_commands(others) == hash_commands(commands):
-            return True
+            return "same"
         registered = await _call(http, Route("PUT", path, **ids), sleep, body=[*kept, *commands])
     if isinstance(registered, Failed):
         log.error("discord_commands_not_synced", guild=guild_id, reason=registered.said, fix=_fix(registered, ids))
-        return False
+        return "failed"
     log.info("discord_commands_synced", guild=guild_id, commands=[text_of(command, "name") for command in commands])
-    return True
+    return "changed" if others else "first"
 
 
 async def _call(

@@ -3,8 +3,8 @@
 Discord waits three seconds for the first word about an interaction, and delivers none again
 (docs.discord.com/developers/interactions/receiving-and-responding). So the order is the other way round than for
 messages: first "thinking...", then it is stored; when it cannot be stored, the person is told to try again. An
-interaction's token is good for fifteen minutes. After that the answer is posted as the bot, and what only one person
-may see is not shown at all: the person is asked to give the command again.
+interaction's token is good for fifteen minutes; after that the answer is posted as the bot, and what only one person
+may see as a direct message.
 
 Nothing that matters is kept in memory: what a command needs for its answer travels with it, and a button says what it
 is for by itself.
@@ -68,10 +68,6 @@ NOT_STORED = "I could not note this down just now, so I will not work on it. Ple
 NOT_HERE = "I cannot work here. Please try it in a channel of a server where I am, or in a direct message to me."
 UNUSED_BUTTON = "That button does nothing any more. Please ask me again."
 NOTHING_TO_STOP = "There is nothing running here that I could stop."
-TOO_LATE = (
-    "The answer to your command took longer than the 15 minutes in which Discord lets me show it to you "
-    "alone. Please give the command again."
-)
 
 
 class DiscordInteractions:
@@ -241,7 +237,7 @@ class DiscordInteractions:
         ones are messages of the bot with the reply's nonce, or, where it may not post, follow-ups.
 
         Returns:
-            None when it is to be posted as the bot, as any other reply: nothing of it is visible.
+            None when it is to be posted as the bot: nothing of it is visible. A private one must not be posted for all.
         """
         responder = parse_responder(reply.respond_to) or self._pressed.get((reply.thread, reply.private_to))
         if responder is None:
@@ -294,15 +290,13 @@ class DiscordInteractions:
         return await self._answer_late(reply, payload, responder) if isinstance(outcome, Rejected) else outcome
 
     async def _answer_late(self, reply: Reply, payload: Payload, responder: Responder) -> Delivery | None:
-        """Answer without the token: as the bot, unless only one person may see it."""
+        """Leave a reply to the bot, unless its announced message holds it already."""
         if responder.button:
             self._pressed.pop((reply.thread, reply.private_to), None)
             return None
-        if reply.private_to or responder.private:
-            whom = frozenset({reply.private_to} if reply.private_to else ())
-            notice = Payload(content=" ".join([*(f"<@{user}>" for user in whom), TOO_LATE]), mentions=whom)
+        if reply.private_to:
             log.info("discord_private_answer_late", thread=reply.thread.key)
-            return await self._client.create_message(_place_of(reply.thread), notice, nonce=build_nonce(reply.key))
+            return None
         return await self._find_answer(reply, payload, responder) if _part_of(reply.key) == 1 else None
 
     async def _find_answer(self, reply: Reply, payload: Payload, responder: Responder) -> Delivery | None:
