@@ -155,10 +155,10 @@ class Policy:
         """
         kinds = cls.__annotations__
         unknown = sorted(raw.keys() - kinds.keys())
-        if unknown or "scratch" not in raw:
-            raise ValueError(
-                f"sandbox policy: unknown field {unknown[0]!r}" if unknown else "sandbox policy: no scratch"
-            )
+        if unknown:
+            raise ValueError(f"sandbox policy: there is no field called {unknown[0]!r}")
+        if "scratch" not in raw:
+            raise ValueError("sandbox policy: scratch is missing")
         return cls(**{name: _read_field(name, kinds[name], value) for name, value in raw.items()})  # type: ignore[arg-type]
 
 
@@ -181,9 +181,7 @@ def _check_width(field: str, paths: Iterable[str], below: tuple[str, ...]) -> No
     for path in paths:
         plain = os.path.normpath(path)
         if plain in _TOO_WIDE or any(plain.startswith(root + "/") for root in below):
-            raise ValueError(
-                f"sandbox policy: {field} {path!r} would open too much of the machine; name a narrower folder"
-            )
+            raise ValueError(f"sandbox policy: {field} {path!r} opens too much of the machine; name a narrower folder")
 
 
 def default_read_paths() -> tuple[str, ...]:
