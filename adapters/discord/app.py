@@ -29,7 +29,7 @@ from adapters.commands import CommandOffer, Complete
 from adapters.discord.budget import IDENTIFY_GAP_S
 from adapters.discord.client import DiscordClient
 from adapters.discord.commands import sync_commands
-from adapters.discord.connection import CATCH_UP_S, DiscordConnection
+from adapters.discord.connection import CATCH_UP_S, FIRST_S, DiscordConnection
 from adapters.discord.directory import DiscordDirectory
 from adapters.discord.http import API_URL
 from adapters.discord.intake import DiscordIntake, OnRemoved, ignore
@@ -82,6 +82,7 @@ class DiscordAdapter:
         retry_s: the pause after a first failure to connect, or to store something; it doubles with each further one.
         identify_gap_s: between two starts of a session, as Discord demands it.
         catch_up_s: what was said so long before a start is read again, and what was said while no session was there.
+        first_s: ``start`` waits for so long until the first session is there.
         now, monotonic, sleep: the clock.
     """
 
@@ -103,6 +104,7 @@ class DiscordAdapter:
         retry_s: float = 0.5,
         identify_gap_s: float = IDENTIFY_GAP_S,
         catch_up_s: float = CATCH_UP_S,
+        first_s: float = FIRST_S,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -146,6 +148,7 @@ class DiscordAdapter:
             retry_s=retry_s,
             identify_gap_s=identify_gap_s,
             catch_up_s=catch_up_s,
+            first_s=first_s,
             now=now,
             monotonic=monotonic,
             sleep=sleep,

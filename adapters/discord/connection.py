@@ -51,6 +51,7 @@ class DiscordConnection:
         retry_s: the pause after a first failure; it doubles with each further one.
         identify_gap_s: between two starts of a session.
         catch_up_s: see ``CATCH_UP_S``.
+        first_s: see ``FIRST_S``.
         now, monotonic, sleep: the clock.
     """
 
@@ -67,6 +68,7 @@ class DiscordConnection:
         retry_s: float,
         identify_gap_s: float = IDENTIFY_GAP_S,
         catch_up_s: float = CATCH_UP_S,
+        first_s: float = FIRST_S,
         now: Callable[[], datetime],
         monotonic: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
@@ -80,6 +82,7 @@ class DiscordConnection:
         self._on_ready = on_ready
         self._retry_s = retry_s
         self._catch_up_s = catch_up_s
+        self._first_s = first_s
         self._now = now
         self._monotonic = monotonic
         self._sleep = sleep
@@ -163,7 +166,7 @@ class DiscordConnection:
         self._told_ready = False
         self._intake.open(accept, identity, shards=count)
         try:
-            await gateway.start(FIRST_S)
+            await gateway.start(self._first_s)
         except GatewayRefused as refused:
             self._intake.close()
             self._gateway = None
