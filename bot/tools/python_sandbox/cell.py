@@ -2,15 +2,15 @@
 
 The code is never read here: hostile source can bring a parser down
 (https://docs.python.org/3/library/ast.html#ast.parse). It travels as a string, and the process inside the sandbox
-compiles it as ``<code>``. What that process says about a data frame is a file like any other that it could write, so
-nothing is won by forging it.
+compiles it as ``program.py``. What that process says about a data frame is a file like any other that it could write,
+so nothing is won by forging it.
 """
 
 from __future__ import annotations
 
 from bot.tools.python_sandbox.collect import OUTPUT, TABLE
 
-FILE_NAME = "<code>"
+FILE_NAME = "program.py"
 """How tracebacks name the code."""
 
 RESULT = "result.csv"

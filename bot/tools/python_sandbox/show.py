@@ -51,9 +51,12 @@ _START = re.compile(rf'\A\{{"ok":(?:true|false),"output_id":"({ID.pattern})"')
 _WRAPPER_FRAMES = re.compile(
     r"(?m)^(Traceback \(most recent call last\):\n)"
     rf'(?:  File "(?!{re.escape(FILE_NAME)}")[^"\n]*", line \d+, in [^\n]*\n(?:    [^\n]*\n)*)*?'
-    r'  File "[^"\n]*", line \d+, in __cell__\n(?:    [^\n]*\n)*'
+    rf'  File "(?!{re.escape(FILE_NAME)}")[^"\n]*", line \d+, in __cell__\n(?:    [^\n]*\n)*'
 )
-_SHOW_FRAMES = re.compile(r'(?m)^  File "[^"\n]*", line \d+, in (?:show|show_frame|show_figures)\n(?:    [^\n]*\n)*')
+_SHOW_FRAMES = re.compile(
+    rf'(?m)^  File "(?!{re.escape(FILE_NAME)}")[^"\n]*", line \d+, '
+    r"in (?:show|show_frame|show_figures)\n(?:    [^\n]*\n)*"
+)
 _TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _TICKS = re.compile(r"`+")

@@ -115,7 +115,7 @@ def test_sandbox_bug_14_a_tree_deeper_than_any_path_and_stack_is_removed(tmp_pat
     top = tmp_path / "top"
     top.mkdir()
     at = os.open(top, os.O_RDONLY)
-    for _ in range(3000):
+    for _ in range(1200):
         os.mkdir("d" * 60, dir_fd=at)
         deeper = os.open("d" * 60, os.O_RDONLY, dir_fd=at)
         os.close(at)
