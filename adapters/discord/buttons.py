@@ -54,8 +54,10 @@ def build_buttons(reply: Reply) -> tuple[Wire, ...]:
     """
     thumbs = list(_thumbs(reply.feedback)) if reply.feedback else []
     room = ROW_MAX * (ROWS_MAX - bool(thumbs))
-    unique = {build_custom_id(b.name, b.value): b for b in reversed(reply.buttons)}
-    buttons = [_button(custom_id, b) for custom_id, b in reversed(unique.items())][:room]
+    unique: dict[str, Button] = {}
+    for button in reply.buttons:
+        unique.setdefault(build_custom_id(button.name, button.value), button)
+    buttons = [_button(custom_id, button) for custom_id, button in unique.items()][:room]
     rows = [buttons[n : n + ROW_MAX] for n in range(0, len(buttons), ROW_MAX)]
     return tuple(_row(row) for row in (*rows, thumbs) if row)
 

@@ -36,17 +36,15 @@ _LOOKAHEAD = 400
 _LOOKBACK = 4_000  # as long as a long paragraph
 
 
-def split_text(text: str, room: Room) -> list[str]:
-    """Cut running text into parts that fit the room, none of them blank."""
-    parts: list[str] = []
+def split_text(text: str, room: Room) -> Iterator[str]:
+    """Cut running text into parts that fit the room, none of them blank; they come lazily."""
     rest = text.strip("\n")
     while room.is_far_too_long(rest) or not room.holds(rest):
         head, rest = _cut_text(rest, room)
         if head.strip():
-            parts.append(head)
+            yield head
     if rest.strip():
-        parts.append(rest)
-    return parts
+        yield rest
 
 
 def _cut_text(text: str, room: Room) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from adapters.chat import Limits
@@ -18,7 +19,7 @@ from adapters.markdown.cut import split_text
 from adapters.markdown.grapheme import cut_before
 from adapters.markdown.parse import tokenize_blocks
 from adapters.markdown.pieces import Definitions, Piece, fence, join, normalise, read_items, read_pieces
-from adapters.markdown.room import MIN_TEXT_MAX, Costs, Room, Size, add
+from adapters.markdown.room import MIN_TEXT_MAX, Costs, Rest, Room, Size, add
 
 Measure = Callable[[str], int]
 
@@ -79,9 +80,13 @@ def fit_costs(text: str, size: Size, costs: Costs, *, grain: int = 1) -> Iterato
         costs: how much of each a text takes.
         grain: to how many characters a cut is searched; more than 1 where ``costs`` is expensive.
     """
+    return _fit_costs(text, size, costs, grain, Rest())
+
+
+def _fit_costs(text: str, size: Size, costs: Costs, grain: int, rest: Rest) -> Iterator[str]:
     text = normalise(text)
     definitions = Definitions.read(text, most=size[0] // 4)
-    room = Room(size, lambda part: costs(definitions.complete(part)), grain)
+    room = Room(size, lambda part: costs(definitions.complete(part)), grain, rest)
     for part in _pack(definitions.without(read_pieces(text)), room):
         yield definitions.complete(part)
 
@@ -150,7 +155,11 @@ def fit_answer_costs(
 ) -> Fitted:
     """Cut ``text`` like ``fit_answer``, for a platform that counts several things at once (see ``fit_costs``)."""
     head, *beyond = fit_costs(text, (chars_max,), lambda part: (len(part),)) if len(text) > chars_max else (text,)
-    parts = list(fit_costs(head, size, costs, grain=grain))
+    cutting = Rest()
+    coming = _fit_costs(head, size, costs, grain, cutting)
+    parts = list(islice(coming, parts_max))
+    cutting.begun = True  # what else comes is for the file: it stays as it is
+    parts += coming
     if len(parts) <= parts_max and not beyond:
         return Fitted(parts=tuple(parts))
     reserved = costs("\n\n" + note.format(name=TAIL_NAME, count=10 * len(text)))
@@ -174,9 +183,9 @@ def _pack(pieces: list[Piece], room: Room) -> Iterator[str]:
     load: Size = ()
     for piece in pieces:
         long = piece.kind == "text" and room.is_far_too_long(piece.text)
-        cost = tuple(most + 1 for most in room.size) if long else room.costs(piece.text)
+        cost = tuple(most + 1 for most in room.size) if long else room.cost(piece.text)
         if current:
-            gap = room.costs("\n\n" if current[-1].torn else piece.gap)
+            gap = room.cost("\n\n" if current[-1].torn else piece.gap)
             if room.fits(whole := add(add(load, gap), cost)):
                 current.append(piece)
                 load = whole
@@ -191,12 +200,14 @@ def _pack(pieces: list[Piece], room: Room) -> Iterator[str]:
             yield join(current)
         if carried or room.fits(cost):
             current = [*carried, piece]
-            load = room.costs(join(current)) if carried else cost
+            load = room.cost(join(current)) if carried else cost
             continue
-        parts = _split(piece, room)
-        yield from parts[:-1]
-        current = [Piece("text", last, torn=True) for last in parts[-1:]]
-        load = room.costs(current[0].text) if current else ()
+        current = []
+        for part in _split(piece, room):
+            if current:
+                yield join(current)
+            current = [Piece("text", part, torn=True)]
+        load = room.cost(current[0].text) if current else ()
     if current:
         yield join(current)
 
@@ -204,14 +215,14 @@ def _pack(pieces: list[Piece], room: Room) -> Iterator[str]:
 # -- cutting one block -----------------------------------------------------------------------------
 
 
-def _split(piece: Piece, room: Room) -> list[str]:
+def _split(piece: Piece, room: Room) -> Iterator[str]:
     match piece.kind:
         case "fence":
             return _split_fence(piece.text, room)
         case "table":
             return _split_table(piece.text, room)
         case "list":
-            return list(_pack(read_items(piece.text), room))
+            return _pack(read_items(piece.text), room)
         case "item":
             return _split_item(piece.text, room)
         case "quote":
@@ -220,48 +231,47 @@ def _split(piece: Piece, room: Room) -> list[str]:
             return split_text(piece.text, room)
 
 
-def _split_fence(text: str, room: Room) -> list[str]:
+def _split_fence(text: str, room: Room) -> Iterator[str]:
     token = tokenize_blocks(text)[0]
     lines = token.content.removesuffix("\n").split("\n")
     words = token.info.split(maxsplit=1)
     info = words[0] if words and len(words[0]) <= MIN_TEXT_MAX // 4 else ""
     marker = token.markup
     if not room.holds(fence(info, marker, ["x" * (MIN_TEXT_MAX // 4)])):
-        return split_text(text, room)
-    parts: list[str] = []
+        yield from split_text(text, room)
+        return
     at = 0
     while at < len(lines):
         count = room.longest(len(lines) - at, lambda n: fence(info, marker, lines[at : at + n]))  # noqa: B023
         if count:
-            parts.append(fence(info, marker, lines[at : at + count]))
+            yield fence(info, marker, lines[at : at + count])
             at += count
             continue
         line = lines[at]
         cut = room.longest(len(line), lambda n: fence(info, marker, [line[:n]]))  # noqa: B023
         cut = cut_before(line, max(1, cut))
-        parts.append(fence(info, marker, [line[:cut]]))
+        yield fence(info, marker, [line[:cut]])
         lines[at] = line[cut:]
-    return parts
 
 
-def _split_table(text: str, room: Room) -> list[str]:
+def _split_table(text: str, room: Room) -> Iterator[str]:
     head, rows = text.split("\n")[:2], text.split("\n")[2:]
     if not rows or not all(room.holds("\n".join([*head, row])) for row in rows):
-        return split_text(text, room)
-    parts: list[str] = []
+        yield from split_text(text, room)
+        return
     at = 0
     while at < len(rows):
         count = max(1, room.longest(len(rows) - at, lambda n: "\n".join([*head, *rows[at : at + n]])))  # noqa: B023
-        parts.append("\n".join([*head, *rows[at : at + count]]))
+        yield "\n".join([*head, *rows[at : at + count]])
         at += count
-    return parts
 
 
-def _split_item(text: str, room: Room) -> list[str]:
+def _split_item(text: str, room: Room) -> Iterator[str]:
     """The first part keeps the item's mark; what follows stands as a text of its own."""
     mark = _ITEM.match(text)
     if mark is None:
-        return split_text(text, room)
+        yield from split_text(text, room)
+        return
     first, *others = text.split("\n")
     inner = "\n".join([first[mark.end() :], *(_dedent(line, max(mark.end(), 2)) for line in others)])
     marker = mark[1] + " "
@@ -272,9 +282,10 @@ def _split_item(text: str, room: Room) -> list[str]:
 
     inside = room.inside(wrap)
     if inside is None or not inner.strip():
-        return split_text(text, room)
-    parts = list(_fit(inner.strip("\n"), inside))
-    return [wrap(parts[0]), *parts[1:]]
+        yield from split_text(text, room)
+        return
+    for n, part in enumerate(_fit(inner.strip("\n"), inside)):
+        yield part if n else wrap(part)
 
 
 def _dedent(line: str, width: int) -> str:
@@ -283,12 +294,14 @@ def _dedent(line: str, width: int) -> str:
     return " " * max(0, spaces - width) + line[lead:]
 
 
-def _split_quote(text: str, room: Room) -> list[str]:
+def _split_quote(text: str, room: Room) -> Iterator[str]:
     def wrap(part: str) -> str:
         return "\n".join(f"> {line}" if line else ">" for line in part.split("\n"))
 
     inside = room.inside(wrap)
     if inside is None:
-        return split_text(text, room)
+        yield from split_text(text, room)
+        return
     inner = "\n".join(re.sub(r"^ {0,3}> ?", "", line) for line in text.split("\n"))
-    return [wrap(part) for part in _fit(inner, inside)]
+    for part in _fit(inner, inside):
+        yield wrap(part)

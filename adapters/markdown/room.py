@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 Size = tuple[int, ...]
 """How much of a post a text takes: a number for each thing that the platform counts."""
@@ -20,6 +20,13 @@ def add(one: Size, two: Size) -> Size:
     return tuple(a + b for a, b in zip(one, two, strict=True))
 
 
+@dataclass(slots=True)
+class Rest:
+    """Whether posts are over: what follows is one piece, and is not cut or measured any more."""
+
+    begun: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Room:
     """How much fits, measured inside whatever surrounds it (the marks of a quote, the indent of an item).
@@ -28,30 +35,36 @@ class Room:
         size: the most that one post takes.
         costs: what a text takes.
         grain: to how many characters ``longest`` is searched; more than 1 where ``costs`` is expensive.
+        rest: once it has begun everything fits.
     """
 
     size: Size
     costs: Costs
     grain: int = 1
+    rest: Rest = field(default_factory=Rest)
+
+    def cost(self, text: str) -> Size:
+        """What the text takes."""
+        return tuple(0 for _ in self.size) if self.rest.begun else self.costs(text)
 
     def fits(self, size: Size) -> bool:
         """True when so much is not too much."""
-        return all(have <= most for have, most in zip(size, self.size, strict=True))
+        return self.rest.begun or all(have <= most for have, most in zip(size, self.size, strict=True))
 
     def holds(self, text: str) -> bool:
         """True when the text fits."""
-        return self.fits(self.costs(text))
+        return self.fits(self.cost(text))
 
     def is_far_too_long(self, text: str) -> bool:
         """True for running text that is not worth measuring: hardly any of it can be marks that nobody sees."""
-        return self.grain > 1 and len(text) > 4 * self.size[0]
+        return not self.rest.begun and self.grain > 1 and len(text) > 4 * self.size[0]
 
     def inside(self, wrap: Callable[[str], str]) -> Room | None:
         """The room that ``wrap`` leaves, or None when it leaves too little to be worth it."""
         costs = self.costs
         if not self.fits(costs(wrap("x" * (MIN_TEXT_MAX // 2)))):
             return None
-        return Room(self.size, lambda text: costs(wrap(text)), self.grain)
+        return Room(self.size, lambda text: costs(wrap(text)), self.grain, self.rest)
 
     def longest(self, count: int, build: Callable[[int], str], *, grain: int = 1) -> int:
         """The largest n of 1..``count`` for which ``build(n)`` fits, to within ``grain``; 0 when none does."""
