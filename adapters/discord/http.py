@@ -8,6 +8,7 @@ keeps the outbox decides when to try again. So ``attempt`` makes exactly one req
 from __future__ import annotations
 
 import asyncio
+import io
 import ipaddress
 import json
 import urllib.request
@@ -154,7 +155,7 @@ def _build_form(body: object, files: Sequence[Upload]) -> aiohttp.FormData:
     form.add_field("payload_json", _to_json(body or {}).decode(), content_type="application/json")
     for n, file in enumerate(files):
         name = "".join(c for c in file.name if c not in '"\\\r\n')  # it stands in a header, unquoted
-        form.add_field(f"files[{n}]", file.content, filename=name, content_type="application/octet-stream")
+        form.add_field(f"files[{n}]", io.BytesIO(file.content), filename=name, content_type="application/octet-stream")
     return form
 
 
