@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 import structlog
 
@@ -27,6 +28,7 @@ from adapters.chat import (
 )
 from adapters.commands import CommandOffer, Complete
 from adapters.discord.budget import IDENTIFY_GAP_S
+from adapters.discord.checkup import DiscordCheckup
 from adapters.discord.client import DiscordClient
 from adapters.discord.commands import sync_commands
 from adapters.discord.connection import CATCH_UP_S, FIRST_S, DiscordConnection
@@ -51,7 +53,7 @@ CAPABILITIES = Capabilities(
     edits=True,
     buttons=True,
     files=True,
-    drafts=False,
+    drafts=True,
     history=True,
     private=True,
 )
@@ -62,6 +64,7 @@ CANNOT_READ = (
 )
 
 _MOST_TOLD = 5_000
+_NOTICE_WITHIN = 100  # messages: longer ago it may be said once more
 
 
 class DiscordAdapter:
@@ -111,6 +114,16 @@ class DiscordAdapter:
     ) -> None:
         self._token = token.strip()
         self._guild_ids = tuple(guild_ids)
+        self._build_checkup = partial(
+            DiscordCheckup,
+            self._token,
+            api_url,
+            gateway_url=gateway_url,
+            guild_ids=self._guild_ids,
+            shard_count=shard_count,
+            now=now,
+            monotonic=monotonic,
+        )
         self._sleep = sleep
         self._http = GatewayHttp(api_url=api_url, token=self._token)
         self._directory = DiscordDirectory(self._http, monotonic=monotonic)
@@ -217,8 +230,10 @@ class DiscordAdapter:
         self._told[thread.key] = None
         while len(self._told) > _MOST_TOLD:
             del self._told[next(iter(self._told))]
-        key = f"unreadable/{thread.key}"
-        if await self._outbound.find_posted(thread, key) is None:
+        # a nonce may not be told in the history, but our own words are always readable
+        past = await self._outbound.fetch_history(thread, limit=_NOTICE_WITHIN)
+        if not any(said.own and said.text == CANNOT_READ for said in past):
+            key = f"unreadable/{thread.key}"
             await self._outbound.post(Reply(thread=thread, text=CANNOT_READ, key=key, priority=1))
 
     # -- what goes out
@@ -236,10 +251,11 @@ class DiscordAdapter:
 
     def open_draft(self, thread: ThreadRef, *, asker: Author | None) -> Draft | None:
         """Begin an answer that people see while it is written."""
-        return None
+        return self._outbound.open_draft(thread, asker=asker)
 
     async def discard_draft(self, thread: ThreadRef, remote_id: str) -> None:
         """Remove what a process that died left of a draft."""
+        await self._outbound.discard_draft(thread, remote_id)
 
     async def fetch_history(self, thread: ThreadRef, *, limit: int) -> tuple[Said, ...]:
         """Read what was said in a thread, oldest first."""
@@ -254,5 +270,9 @@ class DiscordAdapter:
         await self._outbound.react(thread, message_id, sign)
 
     async def check(self) -> tuple[Problem, ...]:
-        """Look at the token, intents and reachability. Never raises."""
-        return await self._connection.check()
+        """Look at the token, the application, the gateway and permissions. Never raises."""
+        checkup = self._build_checkup()
+        try:
+            return await checkup.check()
+        finally:
+            await checkup.stop()

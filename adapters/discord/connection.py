@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import discord
 import structlog
 
-from adapters.chat import Accept, AdapterNotConfigured, ConnectionState, Problem
+from adapters.chat import Accept, AdapterNotConfigured, ConnectionState
 from adapters.discord.budget import IDENTIFY_GAP_S, GatewayInfo, StartBudget
 from adapters.discord.directory import DiscordDirectory
 from adapters.discord.gateway import DiscordGateway, GatewayRefused
@@ -132,14 +132,6 @@ class DiscordConnection:
         if gateway is not None:
             await gateway.close()
         await self._intake.drain(DRAIN_S)
-
-    async def check(self) -> tuple[Problem, ...]:
-        """Ask who we are, for ``hermod doctor``. Never raises."""
-        try:
-            await fetch_identity(self._http)
-        except (AdapterNotConfigured, DiscordUnreachable) as error:
-            return (Problem(what=str(error), fix="check the token and the network, then try again"),)
-        return ()
 
     async def _come_up(self, accept: Accept) -> None:
         identity = await fetch_identity(self._http)

@@ -107,6 +107,8 @@ class ShardedClient(discord.AutoShardedClient):
         self._on_event = on_event
         self._on_interaction = on_interaction
         self._on_shard = on_shard
+        # nobody speaks here, so that the libraries for it are missing is not worth a warning at every start
+        discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
         super().__init__(
             intents=intents,
             shard_count=shard_count,
