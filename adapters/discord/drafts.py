@@ -102,7 +102,7 @@ class DiscordDraft:
         self._plan: tuple[PlanStep, ...] = ()
         self._page = Page()
         self._shown: Payload | None = None
-        self._closed = False
+        self._closed = asyncio.Event()
         self._calling = False
         self._changed = asyncio.Event()
         self._pause_s = QUICK_S
@@ -116,7 +116,7 @@ class DiscordDraft:
 
     async def show(self, text: str, plan: Sequence[PlanStep] = ()) -> None:
         """Show the whole text so far, soon; returns at once."""
-        if self._closed:
+        if self._closed.is_set():
             return
         self._text, self._plan = text.lstrip(), tuple(plan)
         if self._writer is None:
@@ -146,7 +146,7 @@ class DiscordDraft:
 
     async def halt(self) -> None:
         """Write nothing more; a call that is under way is waited for. What is visible stays."""
-        self._closed = True
+        self._closed.set()
         writer, self._writer = self._writer, None
         if writer is None:
             return
@@ -159,16 +159,14 @@ class DiscordDraft:
 
     # -- while it is written
     async def _write(self) -> None:
-        while True:
+        while not self._closed.is_set():
             await self._changed.wait()
             wait_s = self._next_at - self._monotonic()
             if wait_s > 0:
                 await self._sleep(wait_s)
             self._changed.clear()
-            if self._closed:
-                return
             payload = self._build()
-            if payload is None or payload == self._shown:
+            if self._closed.is_set() or payload is None or payload == self._shown:
                 continue
             with self._call_under_way():
                 outcome = await self._send(payload)
@@ -205,11 +203,12 @@ class DiscordDraft:
             case InDoubt(reason=reason):
                 self._lost |= not self._id
                 self._tries += 1
-                self._closed = self._tries >= MOST_TRIES
+                if self._tries >= MOST_TRIES:
+                    self._closed.set()
                 self._changed.set()
             case Rejected(reason=reason):
-                self._closed = True
-        log.info("discord_draft_not_shown", reason=reason, given_up=self._closed)
+                self._closed.set()
+        log.info("discord_draft_not_shown", reason=reason, given_up=self._closed.is_set())
         return self._pause_s
 
     def _build(self) -> Payload | None:
