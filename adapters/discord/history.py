@@ -103,7 +103,7 @@ class Search:
 
     def _is_candidate(self, message: Wire) -> bool:
         """True for what we posted as the bot, and finished."""
-        if id_of(part_of(message, "author"), "id") != self._own or message.get("type", 0) not in POSTED_TYPES:
+        if id_of(part_of(message, "author"), "id") != self._own or number_of(message, "type") not in POSTED_TYPES:
             return False
         if part_of(message, "interaction_metadata") or id_of(message, "webhook_id") or has_stop(message):
             return False
@@ -195,7 +195,7 @@ async def fetch_history(
 def build_said(message: Wire, *, own: str, guild: str, names: Names | None = None) -> Said | None:
     """Read a message of the past; None for what nobody said, and for an answer that has still to come."""
     message_id, author = id_of(message, "id"), part_of(message, "author")
-    if not message_id or message.get("type", 0) not in SAID_TYPES or number_of(message, "flags") & LOADING:
+    if not message_id or number_of(message, "type") not in SAID_TYPES or number_of(message, "flags") & LOADING:
         return None
     text = read_text(message, own=own, guild=guild, names=names)
     if not text.strip() or not id_of(author, "id"):
