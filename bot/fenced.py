@@ -1,4 +1,4 @@
-"""Code in a fence: a mention that is nothing but Python is run as it stands, and no model reads it."""
+"""Code that people type: behind ``/py``, or as a mention that is nothing but a fence with Python; no model reads it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ _MARKED = re.compile(r"\A(?P<language>[\w+#.-]*)[ \t]*\n(?P<code>.*)\Z", re.DOTA
 _MARKED_ON_ITS_LINE = re.compile(
     rf"\A{_LANGUAGES}[ \t]+(?![=.,:(\[+*/%|&^<>)\]-]|(?:in|is|if|and|or|not)\b)(?P<code>[^\n]+)\Z", re.I
 )
+
+_NAMED = re.compile(r"\s*(?:code|timeout_s|files|session)=")
 
 
 def find_code(message: Message) -> str | None:
@@ -39,6 +41,26 @@ def find_code(message: Message) -> str | None:
     if not code.strip() or not (marked or (marked is None and found["word"])):
         return None
     return code.strip("\r\n").rstrip()
+
+
+def read_code(text: str) -> str | None:
+    """Return the code behind the command ``/py``, or None where its arguments are written by name.
+
+    Quotes and equals signs belong to the code: nothing of it is split into words. A fence, or single backticks, around
+    all of it are taken off.
+    """
+    text = text.strip("\r\n")
+    if not text.strip() or _NAMED.match(text):
+        return None
+    if (found := _FENCED.match(text)) and "```" not in found["inside"] and not found["word"]:
+        marked, code = _read_inside(found["inside"])
+        return (code if marked else found["inside"]).strip("\r\n").rstrip() or None
+    if "```" in text and text.lstrip().startswith("```"):
+        return None  # a fence with arguments behind it
+    inner = text.strip()
+    if len(inner) > 2 and inner[0] == inner[-1] == "`" and "`" not in inner[1:-1]:
+        return inner[1:-1].strip() or None
+    return text.strip() if "\n" not in text else text.rstrip()
 
 
 def _read_inside(inside: str) -> tuple[bool | None, str]:

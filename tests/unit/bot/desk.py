@@ -23,6 +23,7 @@ from agent_core.tools.approval import Approver
 from agent_core.tools.executor import ToolExecutor
 from agent_core.tools.registry import ToolRegistry
 from bot.access import Access, AccessAuthorizer, AccessPolicy
+from bot.attachments import Attachments
 from bot.audit import AuditLog
 from bot.commands import CommandRunner
 from bot.dispatcher import Dispatcher
@@ -58,6 +59,7 @@ class Desk:
         cache: AnswerCache | None = None,
         prompt: PromptTemplate | None = None,
         command_prefix: str = "",
+        attachments: Attachments | None = None,
     ) -> None:
         self.store = store
         self.chat = chat or MemoryChat()
@@ -70,7 +72,7 @@ class Desk:
         async def counter() -> TokenCounter:
             return WordCounter()
 
-        memory = ThreadMemory(store, AuditLog(store, clock), cache=cache)
+        memory = ThreadMemory(store, AuditLog(store, clock), cache=cache, files=attachments)
         self.feedback = FeedbackBox(store, clock)
         self.session = Session(
             store=store,
@@ -98,6 +100,7 @@ class Desk:
             clock=clock,
             redactor=redactor,
             actions={FEEDBACK: self.feedback.take},
+            attachments=attachments,
             look_s=0.02,
             show_s=0.0,
         )
