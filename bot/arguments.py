@@ -249,7 +249,7 @@ def _read_integer(schema: Mapping[str, object], value: str) -> int | None:
 
 
 def _read_number(schema: Mapping[str, object], value: str) -> float | None:
-    if re.fullmatch(r"[+-]?(?:[0-9]{1,18}(?:\.[0-9]{1,18})?|\.[0-9]{1,18})(?:e[+-]?[0-9]{1,3})?", value, re.IGNORECASE):
+    if re.fullmatch(r"[+-]?(?:[0-9]{1,18}(?:\.[0-9]{1,24})?|\.[0-9]{1,24})(?:e[+-]?[0-9]{1,3})?", value, re.IGNORECASE):
         number = float(value)
         return number if math.isfinite(number) else None
     match = _DURATION.fullmatch(value) if schema.get("format") == "duration-s" else None

@@ -92,7 +92,8 @@ async def test_b080_each_missing_permission_is_named_with_its_use_and_the_link_t
 ) -> None:
     own = next(role for role in server.guilds[server.guild_id].roles.values() if role.get("managed"))
     server.set_role(own["id"], permissions_=309_238_025_280 & ~(1 << 35) & ~(1 << 15))
-    (problem,) = await look(server)
+    # a channel has the same gaps, which are told once
+    (problem,) = await look(server, channels={server.general: "access.channels"})
     assert "in the server Fake Hermod may not: Create Public Threads (to begin a thread for a question)" in problem.what
     assert "Attach Files" in problem.what
     assert f"guild_id={server.guild_id}" in problem.fix

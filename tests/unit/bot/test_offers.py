@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from adapters.chat import Author, ThreadRef
@@ -175,7 +175,9 @@ def test_every_suggested_time_range_can_be_read() -> None:
 
 
 def test_nothing_is_suggested_that_a_person_may_not_use() -> None:
-    assert complete("target", "", policy=AccessPolicy(users=("2",))) == []
+    for what in ("target", "word", "time-range", "run_python/letter"):
+        assert complete(what, "") != []
+        assert complete(what, "", policy=AccessPolicy(users=("2",))) == []
     assert complete("target", "", author=Author(id="1", name="Alice", unknown=True)) == []
     here = AccessPolicy(channel_targets={"discord:7/8": ("shop",)}, targets=("shop", "crm"))
     assert complete("target", "", policy=here) == ["shop"]
@@ -246,6 +248,17 @@ def test_what_was_filled_in_is_read_back_exactly(data: st.DataObject, name: str)
     assert found == expected
     numbers = {k: v for k, v in expected.items() if "number" not in types_of(fields[k])}
     assert {k: type(found[k]) for k in numbers} == {k: type(v) for k, v in numbers.items()}
+
+
+@example(0.00010172412479382241).via("the most digits behind the point")
+@example(5e-324).via("the smallest number")
+@example(2.0**53).via("the largest that Discord takes")
+@given(st.floats(-(2.0**53), 2.0**53, allow_nan=False))
+def test_every_number_keeps_all_its_digits(number: float) -> None:
+    spec = SPECS["paint"]
+    values = {"colour": "red", "words": "[]", "amount": number}
+    text = write_text(offer_of(spec), values)
+    assert read_arguments(spec, text, split_words(text)) == {"colour": "red", "words": [], "amount": number}
 
 
 def test_free_text_is_passed_on_as_it_stands() -> None:
