@@ -33,6 +33,7 @@ from adapters.discord.client import DiscordClient
 from adapters.discord.commands import sync_commands
 from adapters.discord.connection import CATCH_UP_S, FIRST_S, DiscordConnection
 from adapters.discord.directory import DiscordDirectory
+from adapters.discord.gateway import HEARTBEAT_TIMEOUT_S
 from adapters.discord.http import API_URL
 from adapters.discord.intake import DiscordIntake, OnRemoved, ignore
 from adapters.discord.interactions import DiscordInteractions
@@ -86,6 +87,7 @@ class DiscordAdapter:
         identify_gap_s: between two starts of a session, as Discord demands it.
         catch_up_s: what was said so long before a start is read again, and what was said while no session was there.
         first_s: ``start`` waits for so long until the first session is there.
+        heartbeat_timeout_s: a connection over which nothing came for so long is made again.
         now, monotonic, sleep: the clock.
     """
 
@@ -108,6 +110,7 @@ class DiscordAdapter:
         identify_gap_s: float = IDENTIFY_GAP_S,
         catch_up_s: float = CATCH_UP_S,
         first_s: float = FIRST_S,
+        heartbeat_timeout_s: float = HEARTBEAT_TIMEOUT_S,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -162,6 +165,7 @@ class DiscordAdapter:
             identify_gap_s=identify_gap_s,
             catch_up_s=catch_up_s,
             first_s=first_s,
+            heartbeat_timeout_s=heartbeat_timeout_s,
             now=now,
             monotonic=monotonic,
             sleep=sleep,

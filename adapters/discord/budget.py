@@ -27,6 +27,9 @@ FREE = 0.5
 IDENTIFY_GAP_S = 5.0
 """Between two starts in one lane of ``max_concurrency`` (the page above, "Rate Limiting")."""
 
+LEAST_S = 60.0
+"""What is in reserve waits at least so long, also when Discord says that the count begins anew just now."""
+
 _TOLD_S = 5.0  # shorter waits are not worth a line
 
 
@@ -72,9 +75,11 @@ def find_wait(info: GatewayInfo) -> float:
     None while enough is left; then longer and longer, so that what is left lasts until the count begins anew; and all
     the time until then for what is in reserve.
     """
+    if not info.total:
+        return 0.0  # Discord tells no limit
     usable = info.remaining - round(info.total * RESERVE)
     if usable <= 0:
-        return info.reset_after_s
+        return max(info.reset_after_s, LEAST_S)
     return 0.0 if info.remaining > info.total * FREE else info.reset_after_s / usable
 
 

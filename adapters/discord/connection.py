@@ -12,7 +12,7 @@ import structlog
 from adapters.chat import Accept, AdapterNotConfigured, ConnectionState
 from adapters.discord.budget import IDENTIFY_GAP_S, GatewayInfo, StartBudget
 from adapters.discord.directory import DiscordDirectory
-from adapters.discord.gateway import DiscordGateway, GatewayRefused
+from adapters.discord.gateway import HEARTBEAT_TIMEOUT_S, DiscordGateway, GatewayRefused
 from adapters.discord.intake import DiscordIntake
 from adapters.discord.login import DiscordUnreachable, fetch_gateway, fetch_identity
 from adapters.discord.parse import Identity
@@ -52,6 +52,7 @@ class DiscordConnection:
         identify_gap_s: between two starts of a session.
         catch_up_s: see ``CATCH_UP_S``.
         first_s: see ``FIRST_S``.
+        heartbeat_timeout_s: see ``gateway.HEARTBEAT_TIMEOUT_S``.
         now, monotonic, sleep: the clock.
     """
 
@@ -69,6 +70,7 @@ class DiscordConnection:
         identify_gap_s: float = IDENTIFY_GAP_S,
         catch_up_s: float = CATCH_UP_S,
         first_s: float = FIRST_S,
+        heartbeat_timeout_s: float = HEARTBEAT_TIMEOUT_S,
         now: Callable[[], datetime],
         monotonic: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
@@ -83,12 +85,14 @@ class DiscordConnection:
         self._retry_s = retry_s
         self._catch_up_s = catch_up_s
         self._first_s = first_s
+        self._heartbeat_timeout_s = heartbeat_timeout_s
         self._now = now
         self._monotonic = monotonic
         self._sleep = sleep
         self._budget = StartBudget(self._fetch_gateway, gap_s=identify_gap_s, monotonic=monotonic, sleep=sleep)
         self._gateway: DiscordGateway | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._coming_up: asyncio.Task[None] | None = None
         self._since: datetime | None = None
         self._heard: dict[int, datetime] = {}  # by shard: until then nothing was missed
         self._told_ready = False
@@ -114,16 +118,30 @@ class DiscordConnection:
         Raises:
             AdapterNotConfigured: the token is refused, or Discord says that connecting is of no use.
         """
+        coming_up = self._coming_up = asyncio.create_task(self._come_up(accept), name="discord-start")
         try:
-            await self._come_up(accept)
-        except DiscordUnreachable as error:
-            log.warning("discord_not_reached", reason=str(error))
-            self._spawn(self._keep_trying(accept), "discord-coming-up")
+            await asyncio.wait([coming_up])
+        except asyncio.CancelledError:
+            coming_up.cancel()
+            raise
+        if self._coming_up is not coming_up or coming_up.cancelled():
+            return  # ``stop`` was quicker
+        match coming_up.exception():
+            case DiscordUnreachable() as error:
+                log.warning("discord_not_reached", reason=str(error))
+                self._spawn(self._keep_trying(accept), "discord-coming-up")
+            case None:
+                pass
+            case error:
+                raise error
 
     async def stop(self) -> None:
         """Take nothing more, end every connection, and let what was taken be stored. Safe to call twice."""
         self._intake.close()
-        tasks = set(self._tasks)
+        tasks: set[asyncio.Task[None]] = set(self._tasks)
+        coming_up, self._coming_up = self._coming_up, None
+        if coming_up is not None:
+            tasks.add(coming_up)
         for task in tasks:
             task.cancel()
         if tasks:
@@ -151,6 +169,7 @@ class DiscordConnection:
             on_begun=self._begin,
             on_lost=self._lose,
             retry_s=self._retry_s,
+            heartbeat_timeout_s=self._heartbeat_timeout_s,
             monotonic=self._monotonic,
             sleep=self._sleep,
         )

@@ -49,6 +49,9 @@ LASTING_S = 10.0
 
 FAREWELL_S = 2.0
 
+HEARTBEAT_TIMEOUT_S = 60.0
+"""A connection over which nothing came for so long is dead: Discord answers a heartbeat every 41 seconds or so."""
+
 _RESUME_ADDRESS_TRIES = 2  # then the ordinary address is tried, which takes a resume as well
 
 _NETWORK = (OSError, aiohttp.ClientError, TimeoutError, AdapterError)
@@ -84,6 +87,7 @@ class DiscordGateway:
         on_begun: called when a shard has a new session, before anything else of it comes.
         on_lost: called when a shard's connection ends, until which everything came.
         retry_s: the pause after a first failure; it doubles with each further one.
+        heartbeat_timeout_s: see ``HEARTBEAT_TIMEOUT_S``.
         monotonic, sleep: the clock.
     """
 
@@ -101,6 +105,7 @@ class DiscordGateway:
         on_begun: Callable[[int], None],
         on_lost: Callable[[int], None],
         retry_s: float,
+        heartbeat_timeout_s: float,
         monotonic: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
@@ -122,6 +127,7 @@ class DiscordGateway:
             http,
             intents=intents,
             shard_count=shard_count,
+            heartbeat_timeout_s=heartbeat_timeout_s,
             on_event=on_event,
             on_interaction=on_interaction,
             on_shard=self._note,
@@ -153,6 +159,7 @@ class DiscordGateway:
 
     async def close(self) -> None:
         """End every connection. Safe to call twice."""
+        self._begun.set()  # whoever waits in ``start`` goes on
         tasks, self._tasks = self._tasks, ()
         for task in tasks:
             task.cancel()

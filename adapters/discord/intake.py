@@ -58,6 +58,7 @@ PAGES = 10
 
 _WITH_MESSAGES = (0, 2, 5, 10, 11, 12, 13)
 _REMEMBERED = 5_000
+_CONVERSATIONS = 200
 
 
 class Threads(Protocol):
@@ -115,6 +116,7 @@ class DiscordIntake:
         self._own: dict[str, None] = {}  # ids of our own posts: that they are deleted is no news
         self._mentioned: dict[str, None] = {}  # ids of messages that mentioned us, so that an edit adds nothing
         self._handed: dict[str, None] = {}  # ids of messages that were handed over, so that none is read again
+        self._direct: dict[str, None] = {}  # ids of conversations that something was said in
         self._gaps: dict[int, datetime] = {}  # by shard: since when messages may have been missed
         self._shards = 1
         self._unread_told = False
@@ -134,6 +136,13 @@ class DiscordIntake:
     def begin(self, shard: int, since: datetime) -> None:
         """Take note that a shard has a new session, and that what was said after ``since`` may have been missed."""
         self._gaps[shard] = since
+        accept, identity = self._accept, self._identity
+        if accept is None or identity is None or shard:
+            return
+        for conversation in self._direct:  # shard 0 has all of them, and no event names them
+            self._put(
+                conversation, partial(self._catch_up, Channel(id=conversation), snowflake_of(since), accept, identity)
+            )
 
     def close(self) -> None:
         """Take nothing more. What was taken is still handed over; see ``drain``."""
@@ -190,6 +199,8 @@ class DiscordIntake:
             return  # what does not mention us counts in threads and direct messages only
         if mentions_us(said, identity, role):
             _keep(self._mentioned, message)
+        if not guild:
+            _keep(self._direct, channel, _CONVERSATIONS)
         self._put(message if at_top else channel, partial(self._say, said, accept, identity))
 
     def _adds_mention(self, said: Wire, identity: Identity) -> bool:
@@ -276,7 +287,7 @@ class DiscordIntake:
             before = id_of(newer[-1], "id")
         for said in reversed(missed):
             wire = {**said, "guild_id": channel.guild}
-            if not channel.is_thread:
+            if channel.guild and not channel.is_thread:
                 self._take_said(wire, accept, identity)
             elif is_for_us(wire, identity, self._own_role(wire), self._bots):
                 await self._say(wire, accept, identity)  # here, so that what is said now comes after it
@@ -332,7 +343,8 @@ class DiscordIntake:
         return False
 
 
-def _keep(ids: dict[str, None], new: str) -> None:
+def _keep(ids: dict[str, None], new: str, most: int = _REMEMBERED) -> None:
+    ids.pop(new, None)
     ids[new] = None
-    while len(ids) > _REMEMBERED:
+    while len(ids) > most:
         del ids[next(iter(ids))]

@@ -90,6 +90,7 @@ class ShardedClient(discord.AutoShardedClient):
         http: for all its calls and websockets.
         intents: what the gateway is asked for.
         shard_count: shards in all.
+        heartbeat_timeout_s: a connection over which nothing came for so long is dead, whatever TCP says.
         on_event, on_interaction, on_shard: see their types.
     """
 
@@ -99,6 +100,7 @@ class ShardedClient(discord.AutoShardedClient):
         *,
         intents: discord.Intents,
         shard_count: int,
+        heartbeat_timeout_s: float,
         on_event: OnEvent,
         on_interaction: OnInteraction,
         on_shard: OnShard,
@@ -116,6 +118,7 @@ class ShardedClient(discord.AutoShardedClient):
             member_cache_flags=discord.MemberCacheFlags.none(),
             chunk_guilds_at_startup=False,
             allowed_mentions=discord.AllowedMentions.none(),
+            heartbeat_timeout=heartbeat_timeout_s,
             guild_ready_timeout=0.0,  # nothing waits for discord.py's "ready"
         )
 

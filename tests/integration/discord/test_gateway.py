@@ -99,6 +99,23 @@ async def test_a_start_that_waits_can_be_stopped(inbox: Inbox) -> None:
     assert not adapter.connected
 
 
+@pytest.mark.parametrize("while_asked", ["GET /users/@me", "GET /gateway/bot"])
+async def test_a_stop_during_the_start_leaves_nothing_running(
+    server: DiscordServer, inbox: Inbox, while_asked: str
+) -> None:
+    server.inject(while_asked, delay=0.2, only_delay=True)
+    adapter = build_adapter(server)
+    starting = asyncio.create_task(adapter.start(inbox.accept))
+    await server.wait_until(lambda: server.calls_to(while_asked))
+    await adapter.stop()
+    async with asyncio.timeout(10):
+        await starting
+    assert not adapter.connected
+    assert not server.live()
+    await server.mention("anybody?")
+    assert inbox.messages == []
+
+
 async def test_b016_nothing_is_taken_before_it_is_known_who_we_are(server: DiscordServer, inbox: Inbox) -> None:
     server.inject("GET /users/@me", http=503, times=3)
     adapter = build_adapter(server)
@@ -156,6 +173,19 @@ async def test_a_session_survives_connections_that_cannot_be_made(inbox: Inbox) 
             relay.is_open = True
             await inbox.wait_for(lambda: any(m.id == said for m in inbox.messages), 20.0)
             assert len(server.identifies) == 1
+
+
+async def test_a_connection_that_is_open_but_dead_is_made_again(inbox: Inbox) -> None:
+    async with DiscordServer(heartbeat_ms=50) as server, running(server, inbox, heartbeat_timeout_s=0.5):
+        (session,) = server.live()
+        dead = session.connection
+        server.silence()
+        server.drop_acks(1_000)
+        said = await server.mention("did you hear?")
+        await server.wait_until(lambda: session.connection is not dead, 10.0)
+        server.drop_acks(0)
+        await inbox.wait_for(lambda: any(m.id == said for m in inbox.messages), 10.0)
+        assert len(server.identifies) == 1
 
 
 @pytest.mark.parametrize("resumable", [True, False])

@@ -393,3 +393,16 @@ async def test_what_was_said_over_a_dead_connection_is_read_again_once_and_in_or
         assert in_thread == [thread, before, *missed, after]
         assert [m.id for m in inbox.messages if m.thread.thread != thread] == [asked]
         assert len(server.identifies) == 2
+
+
+async def test_a_direct_message_that_was_missed_is_read_again(server: DiscordServer, inbox: Inbox) -> None:
+    conversation = server.dm_with(server.bob)
+    async with running(server, inbox, catch_up_s=300.0):
+        first = await server.say("hi", channel=conversation, user=server.bob)
+        await inbox.wait_for(lambda: inbox.messages)
+        server.silence()
+        missed = await server.say("are you there?", channel=conversation, user=server.bob)
+        await server.invalidate()
+        await inbox.wait_for(lambda: len(inbox.messages) == 2, 10.0)
+        assert [m.id for m in inbox.messages] == [first, missed]
+        assert all(m.direct for m in inbox.messages)

@@ -51,6 +51,7 @@ def test_nobody_waits_while_more_than_half_of_the_starts_are_left() -> None:
 def test_the_reserve_waits_for_the_count_to_begin_anew() -> None:
     assert find_wait(replace(FULL, remaining=50, reset_after_s=7200.0)) == 7200.0
     assert find_wait(replace(FULL, remaining=0, reset_after_s=7200.0)) == 7200.0
+    assert find_wait(replace(FULL, remaining=50, reset_after_s=0.0)) == 60.0
     assert find_wait(GatewayInfo(url="x", total=0, remaining=0, reset_after_s=0.0)) == 0.0
 
 
