@@ -629,3 +629,34 @@ def test_the_library_falls_back_when_clone3_seems_not_to_exist(scratch: Path) ->
     )
     assert attack.run(scratch, direct, ()).out == "ENOSYS\n"
     assert attack.run(scratch, direct, ("seccomp:clone3",)).out == "THROUGH\n"
+
+
+MANY_THREADS = """
+import ctypes, os
+libc = ctypes.CDLL(None)
+attributes = ctypes.create_string_buffer(128)
+libc.pthread_attr_init(attributes)
+libc.pthread_attr_setstacksize(attributes, ctypes.c_size_t(16384))
+thread, pause, n = ctypes.c_ulong(), ctypes.cast(libc.pause, ctypes.c_void_p), 0
+while n < 2500 and libc.pthread_create(ctypes.byref(thread), attributes, pause, None) == 0: n += 1
+print(n, flush=True)
+os._exit(0)
+"""
+
+
+@AS_ROOT
+@pytest.mark.parametrize("becomes", [True, False], ids=["root-that-becomes-another", "unprivileged"])
+def test_threads_are_bounded_for_every_user_but_root(becomes: bool) -> None:
+    python = python_for(NOBODY)
+    if not python:
+        pytest.skip("no interpreter that another user can start")
+    with scratch_folder(owner=NOBODY) as folder:
+        identity = {"uid": NOBODY, "gid": NOBODY} if becomes else {}
+        user = None if becomes else NOBODY
+        fields = {"scratch": str(folder), "threads": 100, **identity}
+        bounded = run_child(MANY_THREADS, Policy.from_fields({**fields}), python=python, user=user)
+        assert 100 <= int(bounded.out) < 2000, bounded
+        unbounded = Policy.from_fields({**fields, "without": ["rlimit:nproc"]})
+        assert run_child(MANY_THREADS, unbounded, python=python, user=user).out == "2500\n"
+        denied = run_child(MANY_THREADS, Policy.from_fields({**fields, "threads": 1}), python=python, user=user)
+        assert int(denied.out) < int(bounded.out)

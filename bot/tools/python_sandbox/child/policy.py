@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 MiB = 1024 * 1024
 
-RLIMITS = ("as", "cpu", "fsize", "nofile", "core", "memlock", "msgqueue")
 _RULES = ("no_new_privs", "dumpable", "capabilities", "input", "landlock", "seccomp")
 _RULE_KINDS = ("rlimit:", "landlock:", "seccomp:")
 _FONTS_AND_ZONES = ("/usr/share/fonts", "/usr/local/share/fonts", "/usr/share/zoneinfo")
@@ -31,7 +30,7 @@ class Policy:
     """What ``restrict`` enforces. An immutable value; sizes are bytes."""
 
     __slots__ = (
-        *("scratch", "read", "input", "memory_bytes", "cpu_s", "file_bytes", "open_files", "uid", "gid"),
+        *("scratch", "read", "input", "memory_bytes", "cpu_s", "file_bytes", "open_files", "threads", "uid", "gid"),
         *("native_libraries", "without", "landlock_abi"),
     )
 
@@ -42,6 +41,7 @@ class Policy:
     cpu_s: int
     file_bytes: int
     open_files: int
+    threads: int
     uid: int | None
     gid: int | None
     native_libraries: bool
@@ -58,6 +58,7 @@ class Policy:
         cpu_s: int = 5,
         file_bytes: int = 16 * MiB,
         open_files: int = 64,
+        threads: int = 128,
         uid: int | None = None,
         gid: int | None = None,
         native_libraries: bool = True,
@@ -75,6 +76,8 @@ class Policy:
             cpu_s: whole seconds of processor time; SIGXCPU there, SIGKILL one second later.
             file_bytes: of one file.
             open_files: descriptors.
+            threads: at least as many can be started; at most that, and as many again as the user has processes. Not for
+                root, whom the kernel exempts: give root's runs a ``uid``, or have a cgroup bound them.
             uid, gid: become this user first (only root can); None: stay, without any capability.
             native_libraries: code from files may be mapped executable, which the import of a compiled module needs.
                 False once all that is needed was imported: then no native code can be brought in at all.
@@ -110,7 +113,7 @@ class Policy:
         _check_width("read", self.read, _NEVER_BELOW)
         if self.input and not os.path.normpath(self.input).startswith(os.path.normpath(self.scratch) + "/"):
             raise ValueError(f"sandbox policy: input {self.input!r} is not inside scratch {self.scratch!r}")
-        for name in ("memory_bytes", "cpu_s", "file_bytes", "open_files"):
+        for name in ("memory_bytes", "cpu_s", "file_bytes", "open_files", "threads"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"sandbox policy: {name} must be greater than 0, not {getattr(self, name)}")
         if (self.uid is None) != (self.gid is None) or self.uid == 0 or self.gid == 0:

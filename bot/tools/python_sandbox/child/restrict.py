@@ -13,14 +13,14 @@ from .landlock import apply_landlock, landlock_abi, why_no_landlock
 from .policy import Policy, default_read_paths
 from .privileges import drop_privileges, forbid_inspection, forbid_new_privileges
 from .refused import NotEnforced
-from .rlimits import apply_limits
+from .rlimits import apply_limits, can_bound_threads, limit_threads
 from .seccomp import apply_seccomp, why_no_seccomp
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["NotEnforced", "is_supported", "landlock_abi", "restrict"]
+__all__ = ["NotEnforced", "can_bound_threads", "is_supported", "landlock_abi", "restrict"]
 
 _TRUNCATE_SINCE_ABI = 3
 
@@ -48,6 +48,8 @@ def restrict(policy: Policy) -> None:
         forbid_new_privileges()
     if policy.has("capabilities"):
         drop_privileges(policy)
+    if policy.has("rlimit:nproc") and can_bound_threads(policy):
+        limit_threads(policy)
     if policy.has("dumpable"):
         forbid_inspection()
     try:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import resource
 
 from .policy import Policy
 from .refused import NotEnforced
 
+_MOST_PROCESSES = 1 << 22
+_SMALL_STACK = 64 * 1024
 _KINDS = {
     "as": resource.RLIMIT_AS,
     "cpu": resource.RLIMIT_CPU,
@@ -49,6 +52,56 @@ def wanted_limits(policy: Policy) -> dict[str, tuple[int, int]]:
         "memlock": (0, 0),
         "msgqueue": (0, 0),
     }
+
+
+def can_bound_threads(policy: Policy) -> bool:
+    """Tell whether the kernel counts the threads of this run: it does for every user but root (setrlimit(2))."""
+    return policy.uid is not None or os.getuid() != 0
+
+
+def limit_threads(policy: Policy) -> None:
+    """Bound how many threads can be started. Call it when the capabilities are gone, because some exempt from it.
+
+    The limit counts all processes of the user, and nobody tells how many these are (other containers share the number).
+    So it is raised until one thread can be started, and the wanted number is added to that.
+
+    Raises:
+        NotEnforced: it could not be set, or not one thread can be started.
+    """
+    hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    most = hard if hard != resource.RLIM_INFINITY else _MOST_PROCESSES
+    present = min(policy.threads, most)
+    while not _can_start_thread(present):
+        if present >= most:
+            raise NotEnforced(f"no thread can be started: this user has all of the {most} processes that it may have")
+        present = min(2 * present, most)
+    wanted = min(present + policy.threads, most)
+    _set_processes(wanted, wanted)
+    if resource.getrlimit(resource.RLIMIT_NPROC) != (wanted, wanted):
+        raise NotEnforced(
+            f"the limit of threads reads back as {resource.getrlimit(resource.RLIMIT_NPROC)}, not {wanted}"
+        )
+
+
+def _can_start_thread(processes: int) -> bool:
+    _set_processes(processes, resource.getrlimit(resource.RLIMIT_NPROC)[1])
+    usual = _thread.stack_size(_SMALL_STACK)
+    try:
+        _thread.start_new_thread(int, ())
+    except RuntimeError:
+        return False
+    finally:
+        _thread.stack_size(usual)
+    while len(os.listdir("/proc/self/task")) > 1:
+        os.sched_yield()
+    return True
+
+
+def _set_processes(soft: int, hard: int) -> None:
+    try:
+        resource.setrlimit(resource.RLIMIT_NPROC, (soft, hard))
+    except (OSError, ValueError) as error:
+        raise NotEnforced(f"the limit of threads could not be set to {soft}: {error}") from error
 
 
 def apply_limits(policy: Policy) -> None:
