@@ -57,7 +57,7 @@ class Tuning:
         runs_per_zygote: after so many it is replaced.
         kept: limits of kept interpreters.
         marks: private folder that remembers which sessions there were; None: only in memory.
-        cache: private folder for matplotlib's font list.
+        cache: private folder for matplotlib's font list and the child's compiled modules.
         without: rules of the child's policy that are left out; for tests only, which show that each is needed.
     """
 
@@ -154,9 +154,7 @@ class ForkingBackend(ABC):
     async def _settle(self, run: SandboxRun, place: Place, limiter: Limiter, exit_: Exit) -> None:
         if exit_.refused and limiter.cause is None:
             raise SandboxUnavailable(f"the sandbox refused to run the program: {exit_.refused}")
-        if place.watched:
-            await limiter.check_folder(place.watched, place.before)
-        if await place.hand_back(run) and exit_.code:
+        if await place.hand_back(run, failed=exit_.code != 0):
             limiter.end(RunStatus.DISK)
 
     def _build_request(self, run: SandboxRun, place: Place) -> bytes:

@@ -15,12 +15,14 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from bot.tools.python_sandbox.child_files import install_child
 from bot.tools.python_sandbox.forking import ForkingBackend
 from bot.tools.python_sandbox.interpreter import build_environ
+from bot.tools.python_sandbox.limiter import is_over
 from bot.tools.python_sandbox.place import Place
 from bot.tools.python_sandbox.pool import ZygotePool
 from bot.tools.python_sandbox.process import EMPTY, measure_folder
-from bot.tools.python_sandbox.types import SandboxRun, SandboxUnavailable
+from bot.tools.python_sandbox.types import SandboxLimits, SandboxRun, SandboxUnavailable
 from bot.tools.python_sandbox.warm import Zygote
 
 _MOST_BEFORE = 20_000
@@ -34,7 +36,8 @@ class LandlockBackend(ForkingBackend):
     async def start_zygote(self, preload: tuple[str, ...]) -> Zygote:
         """Start a zygote on the host, with a clean environment."""
         environ = build_environ(str(self.tuning.cache))
-        return await Zygote.start(python=self.interpreter.executable, preload=preload, environ=environ)
+        child = str(await install_child(self.interpreter, self.tuning.cache))
+        return await Zygote.start(python=self.interpreter.executable, child=child, preload=preload, environ=environ)
 
     @asynccontextmanager
     async def open_place(self, pool: ZygotePool, run: SandboxRun) -> AsyncIterator[tuple[Zygote, Place]]:
@@ -58,20 +61,24 @@ class HostFolder:
 
     async def bring_in(self, run: SandboxRun) -> None:
         """Make ``input/`` read-only and remember what the folder holds."""
-        await asyncio.to_thread(self._check, run.folder)
-        await asyncio.to_thread(_set_modes, self.input, 0o555, 0o444)
-        self.before = await asyncio.to_thread(measure_folder, self.path, max_entries=_MOST_BEFORE)
+        await asyncio.to_thread(self._bring_in, run.folder)
 
-    def _check(self, folder: Path) -> None:
+    async def hand_back(self, run: SandboxRun, *, failed: bool) -> bool:
+        """Let the bot write to ``input/`` again, and tell whether the run left too much."""
+        return await asyncio.to_thread(self._hand_back, run.limits)
+
+    def _bring_in(self, folder: Path) -> None:
         if os.path.realpath(folder) != self.path:
             raise SandboxUnavailable("a kept interpreter cannot change its folder; nothing was run")
         if not os.path.isdir(self.path):
             raise SandboxUnavailable(f"{folder} is not there; nothing was run")
+        _set_modes(self.input, 0o555, 0o444)
+        self.before = measure_folder(self.path, max_entries=_MOST_BEFORE)
 
-    async def hand_back(self, run: SandboxRun) -> bool:
-        """Let the bot write to ``input/`` again; the files are where they belong."""
-        await asyncio.to_thread(_set_modes, self.input, 0o700, 0o600)
-        return False
+    def _hand_back(self, limits: SandboxLimits) -> bool:
+        _set_modes(self.input, 0o700, 0o600)
+        now = measure_folder(self.path, max_entries=self.before.entries + limits.scratch_files)
+        return is_over(limits, self.before, now)
 
 
 def _set_modes(folder: str, folder_mode: int, file_mode: int) -> None:

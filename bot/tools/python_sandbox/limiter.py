@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from bot.tools.python_sandbox.process import EMPTY, FolderUse, measure_deleted, measure_folder
 from bot.tools.python_sandbox.types import RunStatus, SandboxLimits
@@ -75,16 +76,21 @@ class Limiter:
             await asyncio.sleep(WATCH_INTERVAL_S)
             if watch_cpu and read_cpu(pid) - cpu_before > self._limits.cpu_s:
                 self.end(RunStatus.CPU)
-            if folder:
-                await self.check_folder(folder, before, pid)
+            if not folder:
+                continue
+            if await asyncio.to_thread(self._is_over, folder, before, pid):
+                self.end(RunStatus.DISK)
 
-    async def check_folder(self, folder: str, before: FolderUse, pid: int = 0) -> None:
-        """End the program if the folder grew by more than a run may make it grow."""
-        most = before.entries + self._limits.scratch_files
-        now = await asyncio.to_thread(measure_folder, folder, max_entries=most)
-        deleted = await asyncio.to_thread(measure_deleted, pid) if pid else 0
-        if now.size_bytes + deleted - before.size_bytes > self._limits.scratch_bytes or now.entries > most:
-            self.end(RunStatus.DISK)
+    def _is_over(self, folder: str, before: FolderUse, pid: int) -> bool:
+        now = measure_folder(folder, max_entries=before.entries + self._limits.scratch_files)
+        deleted_bytes = measure_deleted(pid) if pid else 0
+        return is_over(self._limits, before, replace(now, size_bytes=now.size_bytes + deleted_bytes))
+
+
+def is_over(limits: SandboxLimits, before: FolderUse, now: FolderUse) -> bool:
+    """Tell whether a folder grew by more than a run may make it grow."""
+    grown_bytes, grown_entries = now.size_bytes - before.size_bytes, now.entries - before.entries
+    return grown_bytes > limits.scratch_bytes or grown_entries > limits.scratch_files
 
 
 def read_cpu(pid: int) -> float:

@@ -24,6 +24,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from bot.tools.python_sandbox.child_files import install_child
 from bot.tools.python_sandbox.forking import ForkingBackend, Tuning
 from bot.tools.python_sandbox.interpreter import Interpreter, build_environ
 from bot.tools.python_sandbox.place import Place
@@ -41,7 +42,7 @@ from bot.tools.python_sandbox.scratch import (
     set_modes,
 )
 from bot.tools.python_sandbox.types import SandboxRun, SandboxUnavailable
-from bot.tools.python_sandbox.warm import CHILD_FOLDER, Scratch, Zygote
+from bot.tools.python_sandbox.warm import Scratch, Zygote
 
 SCRATCH_ROOT, CHILD, CACHE = "/runs", "/sandbox", "/cache"
 _SPARE_BYTES, _SPARE_ENTRIES = 64 * 1024, 16
@@ -79,8 +80,9 @@ class NamespacesBackend(ForkingBackend):
 
     async def start_zygote(self, preload: tuple[str, ...]) -> Zygote:
         """Start a zygote inside a bubblewrap."""
+        child = await install_child(self.interpreter, self.tuning.cache)
         return await Zygote.start(
-            wrapper=build_command(self._program, self.interpreter, str(self.tuning.cache)),
+            wrapper=build_command(self._program, self.interpreter, child, self.tuning.cache),
             python=self.interpreter.executable,
             child=CHILD,
             preload=preload,
@@ -109,7 +111,7 @@ class NamespacesBackend(ForkingBackend):
         return {"kernel": platform.release(), "python": python, "bubblewrap": f"{self._program} ({version})"}
 
 
-def build_command(program: str, interpreter: Interpreter, cache: str) -> list[str]:
+def build_command(program: str, interpreter: Interpreter, child: Path, cache: Path) -> list[str]:
     """Build bubblewrap's command line, up to the program that is started inside.
 
     Nothing of the host is there but what the interpreter needs, read-only. The only capability that is kept is the one
@@ -122,7 +124,9 @@ def build_command(program: str, interpreter: Interpreter, cache: str) -> list[st
         command += _bind(path)
     if os.path.islink(interpreter.executable):
         command += ["--symlink", os.path.realpath(interpreter.executable), interpreter.executable]
-    command += ["--ro-bind", str(CHILD_FOLDER), CHILD, "--bind", cache, CACHE, "--proc", "/proc"]
+    command += ["--ro-bind", str(child), CHILD, "--proc", "/proc", "--tmpfs", CACHE]
+    for fonts in sorted(cache.glob("fontlist*.json")):
+        command += ["--ro-bind", str(fonts), f"{CACHE}/{fonts.name}"]
     for name in _DEVICES:
         command += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
     return [*command, "--tmpfs", SCRATCH_ROOT, "--chdir", "/", "--"]
@@ -156,9 +160,9 @@ class MountedScratch:
             reason = error.strerror if isinstance(error, OSError) else "they are too many"
             raise SandboxUnavailable(f"{run.folder} could not be copied into the sandbox: {reason}") from error
 
-    async def hand_back(self, run: SandboxRun) -> bool:
-        """Copy what the run made or changed, and remove what it removed; tell whether the file system is full."""
-        return await asyncio.to_thread(self._hand_back, run)
+    async def hand_back(self, run: SandboxRun, *, failed: bool) -> bool:
+        """Copy what the run made or changed, and remove what it removed; tell whether it failed for want of room."""
+        return await asyncio.to_thread(self._hand_back, run) and failed
 
     def _bring_in(self, run: SandboxRun) -> None:
         set_modes(self._root, "input", 0o700, 0o600)

@@ -28,6 +28,11 @@ class Place(Protocol):
         """
         ...
 
-    async def hand_back(self, run: SandboxRun) -> bool:
-        """Put what the run left into its folder, and tell whether there was no room left; no program is running."""
+    async def hand_back(self, run: SandboxRun, *, failed: bool) -> bool:
+        """Put what the run left into its folder, and tell whether it was too much; no program is running.
+
+        Args:
+            run: the one that ended.
+            failed: it ended with an error; a file system that is full may be why.
+        """
         ...

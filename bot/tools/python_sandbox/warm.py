@@ -28,7 +28,15 @@ from pathlib import Path
 from bot.tools.python_sandbox.process import ChildProcess, Exit, Output, spawn
 from bot.tools.python_sandbox.types import KiB
 
-CHILD_FOLDER = Path(__file__).parent / "child"
+# As main.py does it: a package of its own, without a place on sys.path (a neighbour is called types).
+_START = """
+import sys
+package = type(sys)("hermod_sandbox_child")
+package.__path__ = [sys.argv[1]]
+sys.modules[package.__name__] = package
+from hermod_sandbox_child.zygote import main
+main(sys.argv[2:])
+"""
 START_TIMEOUT_S = 60.0
 """Until the packages are loaded; the first time, matplotlib lists the fonts."""
 REPLY_TIMEOUT_S = 10.0
@@ -164,7 +172,7 @@ class Zygote:
         *,
         wrapper: Sequence[str] = (),
         python: str,
-        child: str = str(CHILD_FOLDER),
+        child: str,
         preload: Sequence[str] = (),
         scratch_root: str = "",
         environ: Mapping[str, str],
@@ -174,7 +182,7 @@ class Zygote:
         Args:
             wrapper: a program and its arguments that start the interpreter inside themselves, such as bubblewrap's.
             python: the interpreter, as the wrapper sees it.
-            child: the folder of ``zygote.py``, as the wrapper sees it.
+            child: the folder of the child's modules, as the wrapper sees it.
             preload: modules to load, if they are installed.
             scratch_root: where it is to mount the runs' file systems; empty: nowhere.
             environ: all that it gets of an environment.
@@ -185,9 +193,9 @@ class Zygote:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         errors = Output(keep_bytes=8 * KiB)
-        config = {"preload": preload, "scratch_root": scratch_root, "parent": 0 if wrapper else os.getpid()}
-        script = [f"{child}/zygote.py", str(theirs.fileno()), json.dumps(config)]
-        command = [*wrapper, python, "-I", "-B", "-X", "utf8", *script]
+        parent = 0 if wrapper else os.getpid()
+        arguments = [child, str(theirs.fileno()), str(parent), scratch_root, *preload]
+        command = [*wrapper, python, "-I", "-B", "-X", "utf8", "-c", _START, *arguments]
         try:
             process = spawn(command, environ=environ, stderr=errors.write_fd, keep_fds=(theirs.fileno(),))
         except OSError as error:
@@ -199,10 +207,10 @@ class Zygote:
             errors.close_writer()
         zygote = cls(process, ours, errors)
         hello = (await zygote._ask({}, [], START_TIMEOUT_S, id_=0)).message
-        packages, abi = hello.get("packages"), hello.get("abi")
+        packages, abi = str(hello.get("packages", "")), hello.get("abi")
         zygote._hello = Hello(
             prefix=str(hello.get("prefix")),
-            packages={str(k): str(v) for k, v in packages.items()} if isinstance(packages, dict) else {},
+            packages={line.partition(" ")[0]: line.partition(" ")[2] for line in packages.splitlines()},
             abi=abi if isinstance(abi, int) else 0,
         )
         return zygote
@@ -370,11 +378,11 @@ class Zygote:
 
 
 def _parse_exit(message: Mapping[str, object]) -> Exit:
-    status, cpu_s, peak = message["status"], message["cpu_s"], message["peak_bytes"]
-    if not (isinstance(status, int) and isinstance(cpu_s, int | float) and isinstance(peak, int)):
+    status, cpu_us, peak = message["status"], message["cpu_us"], message["peak_bytes"]
+    if not (isinstance(status, int) and isinstance(cpu_us, int) and isinstance(peak, int)):
         raise TypeError("a number is missing")
     code = os.waitstatus_to_exitcode(status)
-    return Exit(code=code, cpu_s=cpu_s, peak_memory_bytes=max(peak, 0), refused=str(message["refused"]))
+    return Exit(code=code, cpu_s=cpu_us / 1_000_000, peak_memory_bytes=max(peak, 0), refused=str(message["refused"]))
 
 
 def _receive_packet(control: socket.socket) -> tuple[bytes, tuple[int, ...]]:

@@ -1,42 +1,44 @@
 """A process that keeps its variables: one program after the other in the same ``__main__``.
 
 It is restricted before it reads the first program, and everything in it may have been replaced by the code since. So
-its answers are the code's own word: they say when a program is done and what a traceback said, nothing that protects.
+its answers are the code's own word: they say when a program is done and how, nothing that protects.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import struct
 import sys
-from types import ModuleType
-from typing import NoReturn
 
 from . import source
+from .wire import read_message, render_json
 
-_LENGTH = struct.Struct("!I")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import NoReturn
 
 
 def serve_session(requests: int, answers: int) -> NoReturn:
     """Run programs until the pipe of requests is closed, then end the process.
 
-    A request is a length (four bytes, big endian) and a JSON object with ``id`` and ``code``. The answer is a line with
-    a JSON object: ``id``, and the exit ``code`` that the program would have ended with.
+    A request is a message (see ``wire``) with ``id`` and ``code``. The answer is a line with a JSON object: the
+    ``id``, and the exit ``code`` that the program would have ended with.
     """
-    main = ModuleType("__main__")
+    main = type(sys)("__main__")
     main.__builtins__ = __builtins__  # type: ignore[attr-defined]
     sys.modules["__main__"] = main
-    while (head := _read(requests, _LENGTH.size)) is not None:
-        body = _read(requests, *_LENGTH.unpack(head))
-        if body is None:
-            break
-        request = json.loads(body)
-        code = _execute(request["code"], request["id"], main)
-        for stream in (sys.stdout, sys.stderr):
-            _flush(stream)
-        os.write(answers, json.dumps({"id": request["id"], "code": code}).encode() + b"\n")
-    os._exit(0)
+    try:
+        while True:
+            request = read_message(requests)
+            number = int(str(request["id"]))
+            code = _execute(str(request["code"]), number, main)
+            _flush(sys.stdout)
+            _flush(sys.stderr)
+            os.write(answers, render_json({"id": number, "code": code}).encode() + b"\n")
+    except ValueError:  # the pipe is closed
+        os._exit(0)
+    finally:
+        os._exit(1)
 
 
 def _execute(code: str, number: int, main: ModuleType) -> int:
@@ -57,13 +59,3 @@ def _flush(stream: object) -> None:
         stream.flush()  # type: ignore[attr-defined]
     except BaseException:  # noqa: BLE001 - closed, replaced or broken by the program
         return
-
-
-def _read(descriptor: int, size: int) -> bytes | None:
-    chunks = b""
-    while len(chunks) < size:
-        chunk = os.read(descriptor, size - len(chunks))
-        if not chunk:
-            return None
-        chunks += chunk
-    return chunks

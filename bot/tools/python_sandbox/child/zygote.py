@@ -3,49 +3,57 @@
 It serves one control socket (``SOCK_SEQPACKET``; the messages are in ``bot.tools.python_sandbox.warm``). It never reads
 a request: the forked child does, after the socket is gone from it. Between fork and restriction the child runs only
 what is here. The packages are loaded before anything was ever run, so no code of a person has been in this process.
+
+It imports little of the standard library, because each cold run waits for that.
 """
 
 from __future__ import annotations
 
-import array
+import _socket
 import ctypes
 import fcntl
 import gc
-import json
 import os
 import resource
 import select
-import signal
-import socket
 import sys
-from typing import Any, NoReturn
 
-if not __package__:  # started as a file, see main.py
-    __package__ = "hermod_sandbox_child"
-    _package = type(sys)(__package__)
-    _package.__path__ = [os.path.dirname(os.path.abspath(__file__))]
-    sys.modules[__package__] = _package
-
-from .cold import REFUSED_EXIT, forget_modules, prepare, read_request, reply
+from .cold import REFUSED_EXIT, prepare, read_request, reply
+from .kernel import prctl
 from .landlock import landlock_abi
 from .policy import default_read_paths
 from .refused import NotEnforced
 from .restrict import restrict
 from .session import serve_session
 from .source import open_standard_streams, run_source
+from .wire import parse_json, render_json
 
-_PR_SET_PDEATHSIG = 1
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import NoReturn
+
+_PR_SET_PDEATHSIG, _SIGKILL = 1, 9
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MNT_DETACH = 2, 4, 8, 2
-_PACKET_BYTES, _MAX_FDS, _REPORT_BYTES = 16 * 1024, 8, 16 * 1024
-_HIGH_DESCRIPTOR = 64
+_PACKET_BYTES, _MAX_FDS, _REPORT_BYTES, _FD_BYTES = 16 * 1024, 8, 16 * 1024, 4
+_HIGH_DESCRIPTOR, _PAUSE_MS = 64, 200
 _FIRST_OF_SESSION = 3
 
 
-class _Run:
-    __slots__ = ("id", "pid", "report")
+class _Forked:
+    """A process that was forked: the spare one, or a run."""
 
-    def __init__(self, id_: int, pid: int, report: int) -> None:
-        self.id, self.pid, self.report = id_, pid, report
+    __slots__ = ("channel", "id", "pid", "pidfd", "report")
+
+    def __init__(self, pid: int, report: int, channel: _socket.socket) -> None:
+        self.id = 0
+        self.pid, self.report, self.channel = pid, report, channel
+        self.pidfd = os.pidfd_open(pid)
+
+    def close(self) -> None:
+        self.channel.close()
+        os.close(self.report)
+        os.close(self.pidfd)
 
 
 class Zygote:
@@ -56,56 +64,62 @@ class Zygote:
         scratch_root: a folder under which file systems for runs are mounted; empty: never.
     """
 
-    def __init__(self, control: socket.socket, scratch_root: str) -> None:
+    def __init__(self, control: _socket.socket, scratch_root: str) -> None:
         self._control = control
         self._scratch_root = scratch_root
         self._read: tuple[str, ...] = ()
-        self._runs: dict[int, _Run] = {}
+        self._forked: dict[int, _Forked] = {}
+        self._spare: _Forked | None = None
+        self._waiting = select.poll()
         self._libc = ctypes.CDLL(None, use_errno=True)
 
-    def serve(self, preload: list[str], parent: int) -> None:
+    def serve(self, preload: Iterable[str], parent: int) -> None:
         """Load the packages, say hello, and answer until the bot's end of the socket is closed.
+
+        With packages, one process is always forked ahead and waits for its run: with pandas in memory a fork and what
+        must be done after it take longer than an interpreter's start. It is forked from the same untouched state, and
+        serves one run like any other.
 
         Args:
             preload: modules to load; one that is not installed is left out.
             parent: the process that must be alive; 0: not to be known here.
         """
-        self._die_with_parent(parent)
+        _die_with_parent(parent)
         packages = _load(preload)
         self._read = default_read_paths()
         gc.collect()
         gc.freeze()
         self._send({"op": "hello", "id": 0, "prefix": sys.prefix, "packages": packages, "abi": landlock_abi()})
-        waiting = select.poll()
-        waiting.register(self._control, select.POLLIN)
+        self._waiting.register(self._control.fileno(), select.POLLIN)
         while True:
-            for descriptor, _ in waiting.poll():
+            events = self._waiting.poll(0 if self._spare is None and packages else None)
+            if not events:
+                self._fork_spare()
+            for descriptor, _ in events:
                 if descriptor != self._control.fileno():
-                    waiting.unregister(descriptor)
                     self._end(descriptor)
-                elif (pidfd := self._answer()) < 0:
+                elif not self._answer():
                     return
-                elif pidfd > 0:
-                    waiting.register(pidfd, select.POLLIN)
 
-    def _answer(self) -> int:
-        """Serve one message. Return the pidfd of a run that it started, 0, or -1 at the end."""
+    def _answer(self) -> bool:
+        """Serve one message; tell whether there was one."""
         data, descriptors = _receive(self._control)
         if not data:
-            return -1
-        message = json.loads(data)
+            return False
+        message = parse_json(data.decode())
+        id_ = int(str(message.get("id", 0)))
         try:
             match message["op"]:
                 case "prepare":
-                    self._prepare(message["id"], message["bytes"], message["entries"])
+                    self._prepare(id_, int(str(message["bytes"])), int(str(message["entries"])))
                 case "release":
-                    self._release(message["scratch"])
+                    self._release(str(message["scratch"]))
                 case "run":
-                    return self._start(message["id"], message["session"], descriptors)
+                    self._start(id_, bool(message["session"]), descriptors)
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-        return 0
+        return True
 
     # -- scratch file systems ----------------------------------------------------------------------
 
@@ -125,7 +139,7 @@ class Zygote:
             self._send({"op": "prepared", "id": id_, "error": str(error)})
             return
         try:
-            self._send({"op": "prepared", "id": id_, "scratch": path}, [root])
+            self._send({"op": "prepared", "id": id_, "scratch": path}, root)
         finally:
             os.close(root)
 
@@ -135,94 +149,108 @@ class Zygote:
 
     # -- runs --------------------------------------------------------------------------------------
 
-    def _start(self, id_: int, session: bool, descriptors: list[int]) -> int:
+    def _start(self, id_: int, session: bool, descriptors: list[int]) -> None:
+        try:
+            run = self._spare or self._fork()
+            self._spare = None
+            run.id = id_
+            run.channel.sendmsg([b"session" if session else b"once"], [_rights(*descriptors)])
+        except OSError as error:
+            self._send({"op": "started", "id": id_, "error": f"no process can be made: {error.strerror}"})
+            return
+        self._send({"op": "started", "id": id_}, run.pidfd)
+
+    def _fork_spare(self) -> None:
+        try:
+            self._spare = self._fork()
+        except OSError:  # no process can be made now; the next run says so if that lasts
+            self._waiting.poll(_PAUSE_MS)
+
+    def _fork(self) -> _Forked:
         zygote = os.getpid()
+        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         report, report_writer = os.pipe2(os.O_CLOEXEC)
         try:
             pid = os.fork()
-        except OSError as error:
+            if pid == 0:
+                _become_run(zygote, theirs, self._read, report_writer)
+            forked = _Forked(pid, report, ours)
+        except OSError:
+            ours.close()
             os.close(report)
+            raise
+        finally:
+            theirs.close()
             os.close(report_writer)
-            self._send({"op": "started", "id": id_, "error": f"no process can be made: {error.strerror}"})
-            return 0
-        if pid == 0:
-            self._become_run(zygote, report_writer, session, descriptors)
-        os.close(report_writer)
-        pidfd = os.pidfd_open(pid)
-        self._runs[pidfd] = _Run(id_, pid, report)
-        self._send({"op": "started", "id": id_}, [pidfd])
-        return pidfd
+        self._forked[forked.pidfd] = forked
+        self._waiting.register(forked.pidfd, select.POLLIN)
+        return forked
 
     def _end(self, pidfd: int) -> None:
-        run = self._runs.pop(pidfd)
+        run = self._forked.pop(pidfd)
+        self._waiting.unregister(pidfd)
         _, status, usage = os.wait4(run.pid, 0)
-        report = os.read(run.report, _REPORT_BYTES)[4:]  # written before the code began; the code never held it
-        os.close(run.report)
-        os.close(pidfd)
-        state: dict[str, Any] = json.loads(report) if report else {"reason": "it ended before it was restricted"}
-        message = {"op": "ended", "id": run.id, "status": status, "cpu_s": usage.ru_utime + usage.ru_stime}
-        peak = usage.ru_maxrss * 1024 - state.get("resident_bytes", 0)
-        self._send({**message, "peak_bytes": peak, "refused": state.get("reason", "")})
+        # Written before the code began; the code never held it.
+        report = b"" if run is self._spare else os.read(run.report, _REPORT_BYTES)[4:]
+        run.close()
+        if run is self._spare:
+            self._spare = None
+            return
+        state = parse_json(report.decode()) if report else {"reason": "it ended before it was restricted"}
+        peak_bytes = usage.ru_maxrss * 1024 - int(str(state.get("resident_bytes", 0)))
+        cpu_us = round((usage.ru_utime + usage.ru_stime) * 1_000_000)
+        ended: dict[str, str | int] = {"op": "ended", "id": run.id, "status": status, "cpu_us": cpu_us}
+        self._send({**ended, "peak_bytes": peak_bytes, "refused": str(state.get("reason", ""))})
 
-    def _become_run(self, zygote: int, report: int, session: bool, descriptors: list[int]) -> NoReturn:
-        try:
-            self._die_with_parent(zygote)
-            request, *pipes = descriptors
-            self._lock_in(request, pipes, report, session)
-        except BaseException as error:  # noqa: BLE001 - nothing that goes wrong here may end up in the zygote's loop
-            os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace"))
-        finally:
-            os._exit(REFUSED_EXIT)
-
-    def _lock_in(self, request_descriptor: int, pipes: list[int], report: int, session: bool) -> NoReturn:
-        try:
-            request = read_request(request_descriptor)
-            report = _arrange_descriptors(pipes, report)
-            policy = prepare(request, self._read)
-            _reseed()
-            open_standard_streams()
-            state: dict[str, str | int] = {"state": "restricted"}
-            state["resident_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-            restrict(policy)
-        except (NotEnforced, ValueError, OSError) as error:
-            reply(report, {"state": "refused", "reason": str(error)[:2000]})
-            os._exit(REFUSED_EXIT)
-        reply(report, state)
-        forget_modules(__name__.rpartition(".")[0] or str(__package__))
-        if session:
-            serve_session(_FIRST_OF_SESSION, _FIRST_OF_SESSION + 1)
-        run_source(request.code)
-
-    # -- the process -------------------------------------------------------------------------------
-
-    def _die_with_parent(self, parent: int) -> None:
-        self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if parent and os.getppid() != parent:
-            os._exit(REFUSED_EXIT)
-
-    def _send(self, message: dict[str, object], descriptors: list[int] | None = None) -> None:
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
-        self._control.sendmsg([json.dumps(message).encode()], rights)
+    def _send(self, message: dict[str, str | int], descriptor: int | None = None) -> None:
+        rights = [] if descriptor is None else [_rights(descriptor)]
+        self._control.sendmsg([render_json(message).encode()], rights)
 
 
-def _load(modules: list[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name in modules:
-        try:
-            module = __import__(name)
-        except ImportError:
-            continue
-        found[name.partition(".")[0]] = str(getattr(module, "__version__", ""))
-    return found
+# -- what becomes of a forked process --------------------------------------------------------------
 
 
-def _receive(control: socket.socket) -> tuple[bytes, list[int]]:
-    data, ancillary, _, _ = control.recvmsg(_PACKET_BYTES, socket.CMSG_SPACE(_MAX_FDS * 4), socket.MSG_CMSG_CLOEXEC)
-    descriptors = array.array("i")
-    for level, kind, content in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
-    return data, list(descriptors)
+def _become_run(zygote: int, channel: _socket.socket, read: tuple[str, ...], report: int) -> NoReturn:
+    try:
+        _die_with_parent(zygote)
+        _close_all_but(channel.fileno(), report)
+        _reseed()
+        for name in _OWN_MODULES:
+            del sys.modules[name]
+        kind, descriptors = _receive(channel)
+        if kind:
+            _lock_in(read, descriptors, report, session=kind == b"session")
+    except BaseException as error:  # noqa: BLE001 - nothing that goes wrong here may end up in the zygote's loop
+        os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace"))
+    finally:
+        os._exit(REFUSED_EXIT)
+
+
+def _lock_in(read: tuple[str, ...], descriptors: list[int], report: int, *, session: bool) -> NoReturn:
+    try:
+        wanted = read_request(descriptors[0])
+        report = _arrange_descriptors(descriptors[1:], report)
+        policy = prepare(wanted, read)
+        open_standard_streams()
+        state: dict[str, str | int] = {"state": "restricted"}
+        state["resident_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        restrict(policy)
+    except (NotEnforced, ValueError, OSError) as error:
+        reply(report, {"state": "refused", "reason": str(error)[:2000]})
+        os._exit(REFUSED_EXIT)
+    reply(report, state)
+    if session:
+        serve_session(_FIRST_OF_SESSION, _FIRST_OF_SESSION + 1)
+    run_source(wanted.code)
+
+
+def _close_all_but(*kept: int) -> None:
+    """Close the control socket and all that belongs to other runs, before anything is waited for."""
+    first = 3
+    for descriptor in sorted(kept):
+        os.closerange(first, descriptor)
+        first = descriptor + 1
+    os.closerange(first, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 def _arrange_descriptors(wanted: list[int], report: int) -> int:
@@ -239,24 +267,63 @@ def _arrange_descriptors(wanted: list[int], report: int) -> int:
 
 def _reseed() -> None:
     """Seed the generators that were seeded before the fork anew, else every run draws the same numbers."""
-    if (random := sys.modules.get("random")) is not None:
-        random.seed()
-    if (numpy_random := sys.modules.get("numpy.random")) is not None:
-        numpy_random.seed()
+    for name in ("random", "numpy.random"):
+        module = sys.modules.get(name)
+        if module is not None:
+            module.seed()
 
 
-def main(control: int, config: str) -> None:
+# -- the process -----------------------------------------------------------------------------------
+
+
+def _die_with_parent(parent: int) -> None:
+    prctl(_PR_SET_PDEATHSIG, _SIGKILL)
+    if parent and os.getppid() != parent:
+        os._exit(REFUSED_EXIT)
+
+
+def _load(modules: Iterable[str]) -> str:
+    """Load modules; return the names and versions of those that there are, one a line."""
+    found: dict[str, str] = {}
+    for name in modules:
+        try:
+            module = __import__(name)
+        except ImportError:
+            continue
+        found[name.partition(".")[0]] = str(getattr(module, "__version__", ""))
+    return "\n".join(f"{name} {version}" for name, version in found.items())
+
+
+def _receive(control: _socket.socket) -> tuple[bytes, list[int]]:
+    space = _socket.CMSG_SPACE(_MAX_FDS * _FD_BYTES)
+    data, ancillary, _, _ = control.recvmsg(_PACKET_BYTES, space, _socket.MSG_CMSG_CLOEXEC)
+    descriptors: list[int] = []
+    for level, kind, content in ancillary:
+        if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
+            whole = len(content) - len(content) % _FD_BYTES
+            parts = (content[at : at + _FD_BYTES] for at in range(0, whole, _FD_BYTES))
+            descriptors += [int.from_bytes(part, sys.byteorder) for part in parts]
+    return data, descriptors
+
+
+def _rights(*descriptors: int) -> tuple[int, int, bytes]:
+    content = b"".join(descriptor.to_bytes(_FD_BYTES, sys.byteorder) for descriptor in descriptors)
+    return _socket.SOL_SOCKET, _socket.SCM_RIGHTS, content
+
+
+# What an import of the code is not to find; looked up here once, because a look at every module after the fork would
+# copy the memory of each.
+_PACKAGE = __name__.rpartition(".")[0]
+_OWN_MODULES = tuple(name for name in sys.modules if name == _PACKAGE or name.startswith(_PACKAGE + "."))
+
+
+def main(arguments: list[str]) -> None:
     """Serve a control socket.
 
     Args:
-        control: its descriptor.
-        config: a JSON object with ``preload``, ``parent`` and ``scratch_root``.
+        arguments: the socket's descriptor, the parent's process or 0, the folder for scratch file systems or nothing,
+            then the modules to load.
     """
-    wanted = json.loads(config)
-    with socket.socket(fileno=control) as connection:
-        connection.set_inheritable(False)
-        Zygote(connection, wanted["scratch_root"]).serve(wanted["preload"], wanted["parent"])
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    control, parent, scratch_root, *preload = arguments
+    os.set_inheritable(int(control), False)
+    Zygote(_socket.socket(fileno=int(control)), scratch_root).serve(preload, int(parent))
