@@ -89,9 +89,8 @@ async def test_a_post_without_buttons_stays_in_doubt_when_it_may_be_old(server: 
 async def test_what_this_process_sent_itself_is_posted_again_without_harm(server: DiscordServer) -> None:
     thread = await ask(server)
     await post(server, thread, "run-1/1", known=False)
-    server.fast_forward(600.0)
     server.inject(r"POST .*/messages$", drop=True, after=True)
-    async with restarted(server, after_s=600.0) as desk:
+    async with restarted(server, after_s=86_400.0) as desk:
         assert isinstance(await desk.outbound.post(reply(thread, "New.", KEY)), InDoubt)
         assert await desk.outbound.find_posted(thread, KEY) is None
         assert isinstance(await desk.outbound.post(reply(thread, "New.", KEY)), Delivered)
@@ -114,6 +113,15 @@ async def test_a_draft_that_was_left_is_not_taken_for_the_answer(server: Discord
         await desk.client.create_message(thread.thread, Payload(content="so far", components=build_stop()))
     async with restarted(server, after_s=86_400.0) as desk:
         assert await desk.outbound.find_posted(thread, KEY) is None
+
+
+async def test_a_draft_of_the_next_question_does_not_hide_it(server: DiscordServer) -> None:
+    thread = await ask(server)
+    message = await post(server, thread, known=True)
+    async with open_desk(server) as desk:
+        await desk.client.create_message(thread.thread, Payload(content="so far", components=build_stop()))
+    async with restarted(server, after_s=86_400.0) as desk:
+        assert await desk.outbound.find_posted(thread, KEY) == Delivered(remote_id=message)
 
 
 async def test_words_of_others_are_never_it(server: DiscordServer) -> None:
@@ -144,13 +152,13 @@ async def test_a_question_that_comes_once_more_is_still_looked_for_in_its_thread
 
 async def test_a_reply_in_the_channel_is_found_among_replies_to_others(server: DiscordServer) -> None:
     server.deny(server.general, "CREATE_PUBLIC_THREADS")
-    thread, other = await ask(server), await ask(server)
+    thread, other, third = await ask(server), await ask(server), await ask(server)
     message = await post(server, thread, known=True)
     await post(server, other, "run-2/1", known=False)
     async with restarted(server, after_s=86_400.0) as desk:
         assert await desk.outbound.find_posted(thread, KEY) == Delivered(remote_id=message)
         assert isinstance(await desk.outbound.find_posted(other, "run-2/1"), InDoubt)
-        assert await desk.outbound.find_posted(await ask(server), "run-3/1") is None
+        assert await desk.outbound.find_posted(third, "run-3/1") is None
 
 
 async def test_a_post_in_a_direct_conversation_is_found(server: DiscordServer) -> None:
@@ -175,7 +183,7 @@ async def test_a_channel_that_cannot_be_read_leaves_it_in_doubt(
 ) -> None:
     thread = await ask(server)
     await post(server, thread, known=True)
-    server.inject(r"GET .*/messages$", times=99, **fault)  # type: ignore[arg-type]
+    server.inject(r"GET .*/messages$", times=99, **fault)
     async with restarted(server) as desk:
         assert isinstance(await desk.outbound.find_posted(thread, KEY), InDoubt)
 
