@@ -48,7 +48,7 @@ class Bot(discord.Client):
 
     def __init__(self, server: DiscordServer, intents: discord.Intents | None = None, **options: Any) -> None:
         given = intents or discord.Intents(guilds=True, guild_messages=True, dm_messages=True, message_content=True)
-        super().__init__(intents=given, **options)
+        super().__init__(intents=given, **({"guild_ready_timeout": 0.3} | options))
         http = Http(self.http.loop)
         http.server = server
         self.http = self._connection.http = http
@@ -94,8 +94,10 @@ async def rest(server: DiscordServer) -> AsyncIterator[Http]:
     http = Http(asyncio.get_running_loop())
     http.server = server
     await http.static_login(server.token)
-    yield http
-    await http.close()
+    try:
+        yield http
+    finally:
+        await http.close()
 
 
 @pytest.fixture
@@ -113,12 +115,12 @@ async def refusal(call: Awaitable[Any]) -> tuple[int, int]:
     return 0, 0
 
 
-def ask(http: Http, method: str, path: str, **json: Any) -> Awaitable[Any]:
+def ask(http: HTTPClient, method: str, path: str, **json: Any) -> Awaitable[Any]:
     """A call by path, through discord.py's client."""
-    return http.request(Route(method, path), **({"json": json} if json else {}))
+    return http.request(Route(method, path), json=json) if json else http.request(Route(method, path))
 
 
-def button(custom_id: str = "yes", **fields: Any) -> Json:
+def button(custom_id: str | None = "yes", **fields: Any) -> Json:
     return {"type": 2, "style": 1, "label": "Yes", "custom_id": custom_id} | fields
 
 

@@ -102,7 +102,8 @@ def change(server: DiscordServer, r: Request) -> Json:
 def delete(server: DiscordServer, r: Request) -> None:
     """docs.discord.com/developers/interactions/application-commands#delete-global-application-command."""
     scope = _scope(server, r)
-    server.commands[scope].remove(_known(server, scope, r.path["m"]))
+    known = _known(server, scope, r.path["m"])
+    server.commands[scope].remove(known)
 
 
 def _known(server: DiscordServer, scope: str, command: str) -> Json:

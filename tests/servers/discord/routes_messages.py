@@ -28,9 +28,9 @@ def history(server: DiscordServer, r: Request) -> list[Json]:
     found = sorted(server._messages[channel["id"]].values(), key=lambda m: int(m["id"]))
     found = [m for m in found if not m["flags"] & EPHEMERAL]
     if "around" in r.query:
-        at = int(r.query["around"])
-        close = sorted(found, key=lambda m: abs(int(m["id"]) - at))[:limit]
-        page = sorted(close, key=lambda m: -int(m["id"]))
+        older = sum(1 for m in found if int(m["id"]) < int(r.query["around"]))
+        first = max(0, older - limit // 2)
+        page = found[first : first + limit][::-1]
     elif "after" in r.query:
         page = [m for m in found if int(m["id"]) > int(r.query["after"])][:limit][::-1]
     else:

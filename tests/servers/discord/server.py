@@ -102,6 +102,10 @@ class DiscordServer(People):
             except ApiError as error:
                 out, call.status, call.code = error.body, error.status, error.code
                 headers |= error.headers
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                # a body of another shape than its page says; noted, since the mistake may be this server's own
+                self.violations.append(f"{call.method} {call.path}: cannot be read: {error!r}")
+                out, call.status, call.code = invalid("", "BASE_TYPE_BAD_TYPE", "Bad type").body, 400, 50035
             except ConnectionAbortedError:
                 if request.transport:
                     request.transport.abort()

@@ -39,8 +39,7 @@ async def read_body(request: web.Request) -> tuple[Json, list[Upload]]:
         return _parse(await request.text()), []
     if request.content_type == "multipart/form-data":
         return await _read_form(request)
-    raw = await request.read()
-    if raw and request.content_type != "application/octet-stream":  # what aiohttp sends for an empty PUT
+    if await request.read():
         raise invalid("", "CONTENT_TYPE_INVALID", 'Expected "Content-Type" header to be one of {"application/json"}.')
     return {}, []
 
