@@ -105,7 +105,12 @@ class Desk:
             show_s=0.0,
         )
         self.dispatcher = Dispatcher(
-            store=store, work=self.session, prefixes=["memory:"], owner="test", clock=clock, lease_s=5
+            store=store,
+            work=self.session,
+            prefixes=[f"{name}:" for name in adapters],
+            owner="test",
+            clock=clock,
+            lease_s=5,
         )
         self.inbox = Inbox(
             store=store, clock=clock, redactor=redactor, queue_limit=queue_limit, wake=self.dispatcher.wake
