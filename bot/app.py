@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 import structlog
 
@@ -17,16 +15,12 @@ from adapters.slack.permalink import parse_permalink as parse_slack_link
 from adapters.surfaces import HasSurfaces
 from agent_core.agent import Agent
 from agent_core.context import Clock, Limits, Redactor, SystemClock
-from agent_core.errors import ConfigError
 from agent_core.llm.router import Router
 from agent_core.llm.tokens import TokenCounter, load_counter
 from agent_core.memory.summarize import Summarizer
 from agent_core.runtime.loop import AgentLoop
-from agent_core.tools.builtin import register_builtin
-from agent_core.tools.executor import ToolExecutor
-from agent_core.tools.registry import ToolRegistry
-from bot.access import Access, AccessAuthorizer, AccessPolicy, build_policy
-from bot.audit import AuditedAuthorizer, AuditLog
+from bot.access import Access, AccessPolicy, build_policy
+from bot.audit import AuditLog
 from bot.commands import PROVIDERS, CommandInfo, CommandRunner, Invocation, OwnCommand
 from bot.dispatcher import Dispatcher
 from bot.feedback import FEEDBACK, FeedbackBox
@@ -54,22 +48,11 @@ from bot.settings import ModelSettings, Settings
 from bot.storage import open_store
 from bot.storage.base import Store
 from bot.telemetry import build_export
-from bot.tools.slow_queries import register_slow_query_tools
-from bot.tools.targets import Target, Targets
+from bot.toolbox import Tools, build_tools
 from bot.usage import build_usage_command
 from bot.words import ThreadWords
 
 log = structlog.get_logger("hermod.app")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tools:
-    """What can be done without any chat platform: the tools and the way to run them."""
-
-    registry: ToolRegistry
-    executor: ToolExecutor
-    commands: CommandRunner
-    targets: Targets
 
 
 class App:
@@ -115,7 +98,7 @@ class App:
         )
         offer_workers(settings, prompts, tools.registry, loop, tools.executor)
         self._counter = asyncio.create_task(asyncio.to_thread(load_counter, router.model))
-        self.memory = ThreadMemory(store, AuditLog(store, clock), cache=self._cache)
+        self.memory = ThreadMemory(store, AuditLog(store, clock), cache=self._cache, files=tools.attachments)
         self.feedback = FeedbackBox(store, clock)
         own = self._build_own_commands()
         self._show_surfaces(policy)
@@ -142,6 +125,7 @@ class App:
             tap=tap,
             telemetry=None if self._export is None else self._export.telemetry,
             actions={FEEDBACK: self.feedback.take},
+            attachments=tools.attachments,
         )
         self.dispatcher = Dispatcher(store=store, work=self.session, prefixes=prefixes, owner=owner, clock=clock)
         self.inbox = Inbox(
@@ -152,6 +136,7 @@ class App:
             wake=self.dispatcher.wake,
         )
         self._dispatching: asyncio.Task[None] | None = None
+        self._sandbox: tuple[asyncio.Task[None], ...] = ()
 
     def _show_surfaces(self, policy: AccessPolicy) -> None:
         """Give the platforms that have pages of Hermod's own what stands on them."""
@@ -207,7 +192,15 @@ class App:
         if self._cache is not None:
             await self._cache.prepare()
         self._dispatching = asyncio.create_task(self.dispatcher.run(), name="dispatcher")
+        self._prepare_sandbox()
         await self._connect()
+
+    def _prepare_sandbox(self) -> None:
+        """Look for what locks code in while the platforms connect; drop files of threads that are too old."""
+        if (python := self.tools.python) is not None:
+            self._sandbox += (asyncio.create_task(python.prepare(), name="sandbox"),)
+        if (files := self.tools.attachments) is not None:
+            self._sandbox += (asyncio.create_task(files.keep_swept(self.clock), name="thread-files"),)
 
     async def _connect(self) -> None:
         """Start every adapter at once: a platform that is slow or broken does not keep the others waiting."""
@@ -238,11 +231,13 @@ class App:
         await self._disconnect()
         await self.dispatcher.drain(drain_s)
         await self._disconnect()  # the last replies may have opened connections again
-        self._counter.cancel()
+        for task in (self._counter, *self._sandbox):
+            task.cancel()
         for part in (self._cache, self._embedder):
             if part is not None:
                 await part.aclose()
-        await asyncio.gather(*(t for t in (self._dispatching, self._counter) if t is not None), return_exceptions=True)
+        ending = (self._dispatching, self._counter, *self._sandbox)
+        await asyncio.gather(*(task for task in ending if task is not None), return_exceptions=True)
         if self._export is not None:
             await self._export.aclose()  # last: the runs that were cancelled have ended their spans only now
 
@@ -312,7 +307,7 @@ async def open_app(
     redactor = SecretRedactor(settings.secrets())
     models = settings.effective_models(environ)
     async with open_storage(settings) as store:
-        tools = build_tools(settings, store, clock)
+        tools = build_tools(settings, store, clock, adapters=adapters, redactor=redactor)
         router = build_router(settings, models, clock)
         try:
             yield App(
@@ -329,6 +324,7 @@ async def open_app(
                 tap=tap,
             )
         finally:
+            await tools.aclose()
             await router.aclose()
 
 
@@ -341,40 +337,6 @@ async def open_storage(settings: Settings) -> AsyncIterator[Store]:
         yield store
     finally:
         await store.close()
-
-
-def build_tools(settings: Settings, store: Store, clock: Clock) -> Tools:
-    """Register every tool: the engine's, Hermod's, and those of the settings' modules.
-
-    Raises:
-        ConfigError: a module cannot be imported, or has no ``register(registry)``.
-    """
-    registry = ToolRegistry()
-    targets = build_targets(settings)
-    register_slow_query_tools(registry, targets, store, clock)
-    register_builtin(registry)
-    for name in settings.tools.modules:
-        try:
-            register = importlib.import_module(name).register
-        except (ImportError, AttributeError) as e:
-            raise ConfigError(
-                f"tools.modules: {name} has no register(registry) ({e}); see docs/adding-a-tool.md"
-            ) from e
-        register(registry)
-    policy = build_policy(settings.access, settings.targets)
-    authorizer = AuditedAuthorizer(AccessAuthorizer(policy), AuditLog(store, clock))
-    executor = ToolExecutor(registry, authorizer=authorizer)
-    return Tools(registry=registry, executor=executor, commands=CommandRunner(executor), targets=targets)
-
-
-def build_targets(settings: Settings) -> Targets:
-    """Turn the settings' targets into the tools' targets."""
-    return Targets(
-        [
-            Target.from_url(name, target.build_url(), sslmode=target.sslmode, allow_sql=target.allow_sql)
-            for name, target in settings.targets.items()
-        ]
-    )
 
 
 def build_limits(settings: Settings) -> Limits:

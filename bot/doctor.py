@@ -16,7 +16,7 @@ from agent_core.llm.breaker import BreakerState
 from agent_core.llm.router import ProviderState
 from agent_core.llm.types import ModelMessage, ModelRequest, Usage
 from agent_core.workers import build_workers
-from bot.app import build_targets, build_tools, open_storage
+from bot.app import open_storage
 from bot.installations import InstallationReport, TokenSeal, report_installations
 from bot.models import (
     build_cache,
@@ -28,9 +28,11 @@ from bot.models import (
     load_templates,
 )
 from bot.platforms import reveal
+from bot.sandbox import PythonSandbox
 from bot.settings import ModelSettings, Settings
 from bot.settings_tree import DiscordSettings, HttpSettings, LimitSettings, SlackSettings
 from bot.storage.base import StoreError
+from bot.toolbox import build_targets, build_tools
 from bot.tools.slow_queries.preflight import preflight
 
 CHECK_S = 15.0
@@ -101,6 +103,8 @@ async def examine(
     # all at once: one that hangs takes its whole time, and the others need not wait for it
     for finding in await asyncio.gather(*(_examine_target(settings, name) for name in settings.targets)):
         yield finding
+    if settings.sandbox.enabled:
+        yield await _examine_sandbox(settings)
     async for finding in _examine_platforms(checkups):
         yield finding
     for finding in await _examine_installations(settings):
@@ -237,6 +241,23 @@ def _judge_installation(report: InstallationReport, url: str) -> Finding:
         text = f"{text}; scopes missing: {', '.join(report.missing)}"
         return Finding(part=part, state="warning", text=text, fix=f"let it install Hermod again: {url}")
     return Finding(part=part, state="ok", text=text)
+
+
+async def _examine_sandbox(settings: Settings) -> Finding:
+    """Run the canaries of the sandbox for real."""
+    sandbox = PythonSandbox(settings, SystemClock())
+    try:
+        seen = await sandbox.backend.probe()
+    finally:
+        await sandbox.backend.aclose()
+    if not sandbox.backend.enforcing:
+        text = "NOTHING LOCKS CODE IN: whoever may use run_python can read, change and send whatever this account can"
+        return Finding(part="sandbox", state="error", text=text, fix='set sandbox.backend = "auto"')
+    if not seen.works:
+        fix = "see docs/sandbox.md, or set sandbox.enabled = false"
+        return Finding(part="sandbox", state="error", text=f"run_python does not run: {seen.reason}", fix=fix)
+    facts = "; ".join(f"{name} {fact}" for name, fact in seen.facts.items())
+    return Finding(part="sandbox", state="ok", text=f"{seen.backend} held every canary ({facts})")
 
 
 async def _examine_agents(settings: Settings) -> Finding:

@@ -17,7 +17,8 @@ from agent_core.context import SystemClock
 from agent_core.tools.base import Tool
 from agent_core.tools.builtin import register_builtin
 from agent_core.tools.registry import ToolRegistry
-from bot.settings import describe_settings
+from bot.sandbox import PythonSandbox
+from bot.settings import Settings, describe_settings
 from bot.storage import open_store
 from bot.tools.slow_queries import register_slow_query_tools
 from bot.tools.targets import Targets
@@ -49,6 +50,7 @@ def load_tools() -> tuple[Tool, ...]:
     registry = ToolRegistry()
     register_slow_query_tools(registry, Targets([]), open_store("sqlite:///never-opened.db"), SystemClock())
     register_builtin(registry)
+    PythonSandbox(Settings(), SystemClock()).register(registry, versions=False)
     return registry.tools()
 
 

@@ -10,12 +10,12 @@ from adapters.slack.manifest import REDIRECT_PATH, SlashCommand, build_manifest,
 from agent_core.context import SystemClock
 from agent_core.errors import ConfigError
 from agent_core.tools.base import Tool
-from bot.app import build_tools
 from bot.cli.setup import print_error, print_text
 from bot.commands import list_slash_commands
 from bot.home import choose_suggestions
 from bot.settings import Settings, load_settings
 from bot.storage import open_store
+from bot.toolbox import build_tools
 
 
 def render_slack_manifest(

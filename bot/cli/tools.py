@@ -10,12 +10,13 @@ from pathlib import Path
 from adapters.chat import ThreadRef
 from agent_core.context import RunContext, SystemClock
 from bot.access import Caller
-from bot.app import build_limits, build_tools, open_storage
+from bot.app import build_limits, open_storage
 from bot.arguments import BadArguments, describe_usage, fields_of
 from bot.cli.setup import print_failure, print_json, print_text, set_up
 from bot.commands import parse_pairs, summarise
 from bot.redact import SecretRedactor
 from bot.settings import Settings
+from bot.toolbox import build_tools
 from bot.turn import Turn
 from reading.layout import render_result
 
@@ -61,7 +62,10 @@ async def run_tool(name: str, words: list[str], *, config: Path | None, as_json:
                 print_failure(str(e), code="invalid_arguments", as_json=as_json)
                 return 1
             arguments = dict[str, object](named)  # only values are wrong, and of these the tool itself tells more
-        result = await tools.commands.call(ctx, spec, arguments)
+        try:
+            result = await tools.commands.call(ctx, spec, arguments)
+        finally:
+            await tools.aclose()
     if as_json:
         print_json(_as_envelope(result.content, ok=result.ok))
     else:

@@ -1,0 +1,115 @@
+"""The tools of a process: registered, with what runs them and what they stand on."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from adapters.chat import ChatAdapter
+from agent_core.context import Clock, Redactor
+from agent_core.errors import ConfigError
+from agent_core.tools.builtin import register_builtin
+from agent_core.tools.executor import ToolExecutor
+from agent_core.tools.registry import ToolRegistry
+from bot.access import AccessAuthorizer, build_policy
+from bot.attachments import Attachments
+from bot.audit import AuditedAuthorizer, AuditLog
+from bot.commands import CommandRunner
+from bot.redact import SecretRedactor
+from bot.sandbox import PythonSandbox
+from bot.settings import Settings
+from bot.storage.base import Store
+from bot.tools.python_sandbox.types import MiB
+from bot.tools.slow_queries import register_slow_query_tools
+from bot.tools.targets import Target, Targets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What can be done without any chat platform: the tools and the way to run them.
+
+    Args:
+        registry, executor, commands, targets: the tools, what runs them, and what they look at.
+        python: what ``run_python`` stands on; None where it is switched off.
+        attachments: the files of threads, for it.
+    """
+
+    registry: ToolRegistry
+    executor: ToolExecutor
+    commands: CommandRunner
+    targets: Targets
+    python: PythonSandbox | None = None
+    attachments: Attachments | None = None
+
+    async def aclose(self) -> None:
+        """End what the tools have running."""
+        if self.python is not None:
+            await self.python.backend.aclose()
+
+
+def build_tools(
+    settings: Settings,
+    store: Store,
+    clock: Clock,
+    *,
+    adapters: Mapping[str, ChatAdapter] | None = None,
+    redactor: Redactor | None = None,
+) -> Tools:
+    """Register every tool: the engine's, Hermod's, and those of the settings' modules. ``aclose`` ends what they use.
+
+    Args:
+        settings: loaded settings.
+        store: for what the tools keep.
+        clock: time.
+        adapters: the platforms from which attached files are fetched.
+        redactor: removes secrets from files that are posted.
+
+    Raises:
+        ConfigError: a module cannot be imported, or has no ``register(registry)``.
+    """
+    registry = ToolRegistry()
+    targets = build_targets(settings)
+    register_slow_query_tools(registry, targets, store, clock)
+    register_builtin(registry)
+    python, attachments = None, None
+    if settings.sandbox.enabled:
+        python = PythonSandbox(settings, clock)
+        attachments = Attachments(
+            adapters or {},
+            python.folders,
+            redactor=redactor or SecretRedactor(settings.secrets()),
+            most_bytes=settings.sandbox.files_in_mb * MiB,
+            most_files_out=python.limits.files_out,
+            most_bytes_out=python.limits.files_out_bytes,
+        )
+        python.register(registry, attachments)
+    for name in settings.tools.modules:
+        try:
+            register = importlib.import_module(name).register
+        except (ImportError, AttributeError) as e:
+            raise ConfigError(
+                f"tools.modules: {name} has no register(registry) ({e}); see docs/adding-a-tool.md"
+            ) from e
+        register(registry)
+    policy = build_policy(settings.access, settings.targets)
+    authorizer = AuditedAuthorizer(AccessAuthorizer(policy), AuditLog(store, clock))
+    executor = ToolExecutor(registry, authorizer=authorizer)
+    return Tools(
+        registry=registry,
+        executor=executor,
+        commands=CommandRunner(executor),
+        targets=targets,
+        python=python,
+        attachments=attachments,
+    )
+
+
+def build_targets(settings: Settings) -> Targets:
+    """Turn the settings' targets into the tools' targets."""
+    return Targets(
+        [
+            Target.from_url(name, target.build_url(), sslmode=target.sslmode, allow_sql=target.allow_sql)
+            for name, target in settings.targets.items()
+        ]
+    )
