@@ -22,10 +22,14 @@ CALLS, SPAN_S = 5, 5.0
 """What a lane holds until Discord told."""
 
 GLOBAL_CALLS, GLOBAL_SPAN_S = 45, 1.0
-"""Over all lanes. Discord allows 50; the rest is for the calls that the library makes by itself."""
+"""Over all lanes. Discord allows 50; the rest is for the calls that the library makes by itself. A call counts until
+a second after its *answer*: Discord counted it some time before that, so its own window never holds more than ours."""
 
 GLOBAL_LEFT = 10
 """Of these, progress leaves so many."""
+
+LOOK_S = 0.05
+"""How often to look for a turn that depends on answers to come."""
 
 MARGIN_S = 0.02
 """Added to what Discord tells, which is rounded."""
@@ -80,6 +84,11 @@ class _Lane:
         self.left -= 1
         self.running += 1
 
+    def give_back(self) -> None:
+        self.left += 1
+        self.running -= 1
+        self.wake()
+
     def end(self, window: Window | None, now: float) -> None:
         """One call was answered."""
         self.running -= 1
@@ -120,7 +129,16 @@ class Turn:
         """The call was made, or may have been; ``window`` is what its headers told."""
         if self._open:
             self._open = False
-            self._lane.end(window, self._pace.now())
+            now = self._pace.now()
+            self._lane.end(window, now)
+            self._pace.end(now)
+
+    def unused(self) -> None:
+        """The call was not made."""
+        if self._open:
+            self._open = False
+            self._lane.give_back()
+            self._pace.end(None)
 
     def refused(self, after_s: float, *, everywhere: bool = False) -> None:
         """Discord asks to wait: nothing of this kind, or nothing at all, goes out for ``after_s`` seconds."""
@@ -140,7 +158,9 @@ class Pace:
         self._sleep = sleep
         self._lanes: dict[tuple[str, str], _Lane] = {}
         self._tickets = count()
-        self._begun: deque[float] = deque()  # calls of the last second, over all lanes
+        self._running = 0  # calls of all lanes
+        self._recent: deque[float] = deque()  # when those of the last second were answered
+        self._queued = 0
         self._blocked_until = 0.0
 
     async def turn(self, kind: str, channel: str, *, priority: int = 0, patience_s: float = 0.0) -> Turn | Wait:
@@ -149,34 +169,76 @@ class Pace:
         A lower ``priority`` goes first, then whoever asked first. Cancellation gives the place up.
         """
         lane = self._lane(kind, channel)
-        ticket = (priority, next(self._tickets))
         deadline = self.now() + (0.0 if priority >= PROGRESS else patience_s)
+        wait_s = await self._wait_for_lane(lane, priority, deadline)
+        if wait_s is not None:
+            return Wait(after_s=wait_s)
+        lane.begin()
+        try:
+            wait_s = await self._wait_for_all(priority, deadline)
+        except asyncio.CancelledError:
+            lane.give_back()
+            raise
+        if wait_s is not None:
+            lane.give_back()
+            return Wait(after_s=wait_s)
+        self._running += 1
+        return Turn(self, lane)
+
+    def end(self, answered_at: float | None) -> None:
+        """Take note of a turn that is over; ``answered_at`` is None for a call that was not made."""
+        self._running -= 1
+        if answered_at is not None:
+            self._recent.append(answered_at)
+
+    async def _wait_for_lane(self, lane: _Lane, priority: int, deadline: float) -> float | None:
+        """Wait for the turn in a lane. None when it has come, else when it may be."""
+        ticket = (priority, next(self._tickets))
         insort(lane.waiting, ticket)
         try:
             while True:
                 now = self.now()
-                wait_s = self._until_turn(lane, ticket, now)
+                wait_s = lane.until_turn(ticket, now)
                 if wait_s == 0.0:
-                    self._begun.append(now)
-                    lane.begin()
-                    return Turn(self, lane)
+                    return None
                 if now + (wait_s or 0.0) > deadline or (wait_s is None and now >= deadline):
-                    return Wait(after_s=wait_s or SPAN_S)
+                    return wait_s or SPAN_S
                 await self._look_again(lane, deadline - now if wait_s is None else wait_s)
         finally:
             lane.waiting.remove(ticket)
             lane.wake()
 
-    def room(self, kind: str, channel: str) -> float:
-        """Return the share of the turns that are free now."""
-        lane = self._lanes.get((kind, channel))
-        if lane is None:
-            return 1.0
+    async def _wait_for_all(self, priority: int, deadline: float) -> float | None:
+        """Wait until all lanes together have a turn left. None when they have, else when they may have.
+
+        Everybody waits for its own place in the queue first, so that thousands do not wake to look again.
+        """
+        wait_s = self._until_free(priority, self._queued)
+        self._queued += 1
+        try:
+            while wait_s > 0:
+                if self.now() + wait_s > deadline:
+                    return wait_s
+                await self._sleep(wait_s)
+                wait_s = self._until_free(priority, 0)
+        finally:
+            self._queued -= 1
+        return None
+
+    def _until_free(self, priority: int, ahead: int) -> float:
+        """Seconds until a turn is free, as far as it is known, with so many waiting before."""
         now = self.now()
-        if lane.blocked_until > now or self._blocked_until > now:
-            return 0.0
-        lane.roll(now)
-        return max(lane.left, 0) / lane.limit
+        while self._recent and self._recent[0] + GLOBAL_SPAN_S <= now:
+            self._recent.popleft()
+        most = GLOBAL_CALLS - (GLOBAL_LEFT if priority >= PROGRESS else 0)
+        missing = ahead + 1 - (most - self._running - len(self._recent))
+        wait_s = 0.0
+        if 0 < missing <= len(self._recent):
+            wait_s = self._recent[missing - 1] + GLOBAL_SPAN_S - now
+        elif missing > 0:
+            later = (missing - len(self._recent) - 1) // GLOBAL_CALLS
+            wait_s = LOOK_S + later * GLOBAL_SPAN_S
+        return max(wait_s, self._blocked_until - now)
 
     def block(self, lane: _Lane | None, after_s: float) -> None:
         """Let nothing out for a while: of one lane, or without any of all."""
@@ -185,21 +247,6 @@ class Pace:
             self._blocked_until = max(self._blocked_until, until)
         else:
             lane.blocked_until = max(lane.blocked_until, until)
-
-    def _until_turn(self, lane: _Lane, ticket: tuple[int, int], now: float) -> float | None:
-        """Zero when the lane and all lanes together have a turn; else when it may be, None for not known."""
-        own = lane.until_turn(ticket, now)
-        if own is None:
-            return None
-        return max(own, self._until_global(ticket[0], now))
-
-    def _until_global(self, priority: int, now: float) -> float:
-        if self._blocked_until > now:
-            return self._blocked_until - now
-        while self._begun and self._begun[0] + GLOBAL_SPAN_S <= now:
-            self._begun.popleft()
-        most = GLOBAL_CALLS - (GLOBAL_LEFT if priority >= PROGRESS else 0)
-        return 0.0 if len(self._begun) < most else self._begun[0] + GLOBAL_SPAN_S - now
 
     async def _look_again(self, lane: _Lane, wait_s: float) -> None:
         """Wait for the time to pass, or for something to change in the lane."""
