@@ -351,6 +351,37 @@ async def test_two_shards_are_two_sessions_and_each_hears_its_own_servers(inbox:
             assert len(server.identifies) == 2
 
 
+async def test_it_is_connected_when_every_shard_is(inbox: Inbox) -> None:
+    gate = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        if seconds > 3000:  # between two starts
+            await gate.wait()
+        await asyncio.sleep(0)
+
+    async with DiscordServer(shards=2) as server:
+        adapter = build_adapter(server, sleep=sleep, identify_gap_s=3600.0)
+        try:
+            await adapter.start(inbox.accept)
+            await server.wait_connected()
+            assert not adapter.connected
+            assert adapter.state.since is None
+            gate.set()
+            await wait_connected(adapter)
+            assert adapter.state.since is not None
+        finally:
+            await adapter.stop()
+
+
+async def test_a_token_that_all_shards_are_refused_for_is_told_once(inbox: Inbox) -> None:
+    with structlog.testing.capture_logs() as logs:
+        async with DiscordServer(shards=2) as server, running(server, inbox) as adapter:
+            await server.hang_up(4004)
+            await until(lambda: any(line["log_level"] == "error" for line in logs))
+            assert not adapter.connected
+    assert len([line for line in logs if line["log_level"] == "error"]) == 1
+
+
 async def test_a_process_may_keep_some_of_the_shards(inbox: Inbox) -> None:
     async with DiscordServer(shards=2) as server:
         rooms = [server.add_channel("ops", guild=server.add_guild(f"Guild {n}", shard=(n, 2))) for n in (0, 1)]
