@@ -68,6 +68,7 @@ class Search:
 
     - our newest message in its thread, drafts aside: what follows in a thread waits until this post is settled;
     - and, when it is younger than ``WINDOW_S``, it does no harm to post it once more: Discord answers with the first.
+      (Its age is told by its id; our clock may be wrong by a minute.)
 
     Args:
         key: of the post.

@@ -184,10 +184,11 @@ class DiscordOutbound:
 
     def _is_announced(self, thread: ThreadRef, key: str) -> bool:
         """True for the first part of the answer to a command: it becomes the announced message, however often."""
-        if self._answers is None or not thread.thread.startswith(COMMAND) or key.rpartition("/")[2] not in ("", "1"):
+        asked, part = thread.thread.removeprefix(COMMAND), key.rpartition("/")[2]
+        if self._answers is None or asked == thread.thread or not asked.isdecimal():
             return False
-        asked = thread.thread.removeprefix(COMMAND)
-        return asked.isdecimal() and (self._now() - time_of(asked)).total_seconds() < TOKEN_S
+        first = not part.isdecimal() or int(part) <= 1
+        return first and (self._now() - time_of(asked)).total_seconds() < TOKEN_S
 
     # -- while it works
     async def set_status(self, thread: ThreadRef, text: str) -> None:

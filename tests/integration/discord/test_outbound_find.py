@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from adapters.chat import Button, Delivered, InDoubt, ThreadRef
+from adapters.chat import Button, Delivered, Delivery, InDoubt, Reply, ThreadRef
 from adapters.discord.buttons import build_stop
 from adapters.discord.payload import Payload
 from tests.integration.discord.outbound_desk import Desk, contents, direct, open_desk, place, reply
@@ -175,6 +175,23 @@ async def test_a_late_answer_to_a_command_is_found_in_the_channel(server: Discor
     async with restarted(server, after_s=3_600.0) as desk:
         assert await desk.outbound.find_posted(command, KEY) == Delivered(remote_id=message)
         assert await desk.outbound.find_posted(command, "run-4/1") is None
+
+
+async def test_the_first_part_of_a_commands_answer_may_be_given_again(server: DiscordServer) -> None:
+    """It becomes the announced message. A further part is a message of its own, and so is a late answer."""
+    command = place(server, f"command-{server.snowflake()}")
+    await post(server, command, "run-1/1", known=False)
+
+    class Announced:
+        async def answer(self, reply: Reply, payload: Payload) -> Delivery | None:
+            return None
+
+    async with open_desk(server, answers=Announced()) as desk:
+        desk.ahead = timedelta(seconds=600.0)
+        assert await desk.outbound.find_posted(command, KEY) is None
+        assert isinstance(await desk.outbound.find_posted(command, "run-9/2"), InDoubt)
+        desk.ahead = timedelta(seconds=3_600.0)
+        assert isinstance(await desk.outbound.find_posted(command, KEY), InDoubt)
 
 
 @pytest.mark.parametrize("fault", [{"http": 403, "code": 50013}, {"http": 500}, {"drop": True}])
