@@ -24,16 +24,15 @@ def test_the_manifest_is_printed_before_there_is_any_setting(tmp_path: Path) -> 
 
 
 def test_the_manifest_follows_the_settings_and_the_options_win(tmp_path: Path) -> None:
-    (tmp_path / "my_tool.py").write_text(
-        'def register(registry):\n    async def run_python(code: str) -> str:\n        """Run Python."""\n'
-        "        return code\n    registry.register(run_python)\n"
-    )
-    (tmp_path / "hermod.toml").write_text(f'{SLACK}command_prefix = "ops-"\n[tools]\nmodules = ["my_tool"]\n')
-    made = yaml.safe_load(hermod(tmp_path, "manifest", PYTHONPATH=f"{tmp_path}:{Path(__file__).parents[3]}").out)
+    (tmp_path / "hermod.toml").write_text(f'{SLACK}command_prefix = "ops-"\n')
+    made = yaml.safe_load(hermod(tmp_path, "manifest").out)
     commands = [c["command"] for c in made["features"]["slash_commands"]]
     assert commands == ["/ops-hermod", "/ops-slowq", "/ops-explain", "/ops-py", "/ops-usage", "/ops-forget"]
+    (tmp_path / "hermod.toml").write_text(f'{SLACK}command_prefix = "ops-"\n[sandbox]\nenabled = false\n')
+    made = yaml.safe_load(hermod(tmp_path, "manifest").out)
+    assert "/ops-py" not in [c["command"] for c in made["features"]["slash_commands"]]
     options = ("--prefix", "", "--url", "https://h.example.com")
-    done = hermod(tmp_path, "manifest", *options, PYTHONPATH=f"{tmp_path}:{Path(__file__).parents[3]}")
+    done = hermod(tmp_path, "manifest", *options)
     made = yaml.safe_load(done.out)
     assert made["features"]["slash_commands"][0]["command"] == "/hermod"
     assert made["settings"]["socket_mode_enabled"] is False
