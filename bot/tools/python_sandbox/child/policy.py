@@ -192,7 +192,7 @@ def _check_width(field: str, paths: Iterable[str], below: tuple[str, ...]) -> No
 def default_read_paths() -> tuple[str, ...]:
     """Return what this interpreter needs: its library folders, shared libraries, fonts and time zones.
 
-    Folders on ``sys.path`` outside the library folders of the interpreter's prefixes (an editable install) are not among
+    Folders on ``sys.path`` outside the interpreter's own library folders (an editable install) are not among
     them. Must be called before the restriction, because it reads ``/proc/self/maps`` for the shared libraries.
     """
     prefixes = {os.path.realpath(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)}

@@ -114,9 +114,11 @@ def apply_limits(policy: Policy) -> None:
         if not policy.has(f"rlimit:{name}"):
             continue
         kind = _KINDS[name]
-        present = resource.getrlimit(kind)[1]
-        wanted = (soft, hard) if present == resource.RLIM_INFINITY else (min(soft, present), min(hard, present))
+        wanted = (soft, hard)
         try:
+            present = resource.getrlimit(kind)[1]
+            if present != resource.RLIM_INFINITY:
+                wanted = (min(soft, present), min(hard, present))
             resource.setrlimit(kind, wanted)
         except (OSError, ValueError, OverflowError) as error:
             raise NotEnforced(f"the limit {name} could not be set to {wanted}: {error}") from error
