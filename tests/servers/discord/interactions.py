@@ -17,6 +17,10 @@ ENTITIES = frozenset({entry.USER, entry.CHANNEL, entry.ROLE, entry.MENTIONABLE, 
 class Interactions(Threads):
     """What people click and enter; a LookupError says that Discord's client would not offer it."""
 
+    #: set in the portal: interactions go there (nothing is posted here) and the gateway carries none;
+    #: docs.discord.com/developers/interactions/overview#configuring-an-interactions-endpoint-url
+    interactions_endpoint_url: str | None = None
+
     async def slash(
         self,
         name: str,
@@ -219,7 +223,8 @@ class Interactions(Threads):
             body["user"] = self.users[uid]
         if source:
             body["message"] = self._wire(self._find(cid, source))
-        self._dispatch("INTERACTION_CREATE", lambda s: body, 0, guild=guild)
+        if self.interactions_endpoint_url is None:
+            self._dispatch("INTERACTION_CREATE", lambda s: body, 0, guild=guild)
         if wait:
             try:
                 await self.wait_until(lambda: used.response is not None, self.interaction_deadline)

@@ -106,9 +106,8 @@ class Objects(World):
 
     def _reactions_of(self, mid: str) -> list[Json]:
         by_emoji: dict[str, set[str]] = {}
-        for message, emoji, user in sorted(self.reactions):
-            if message == mid:
-                by_emoji.setdefault(emoji, set()).add(user)
+        for emoji, user in sorted((emoji, user) for message, emoji, user in self.reactions if message == mid):
+            by_emoji.setdefault(emoji, set()).add(user)
         return [
             {
                 "emoji": emoji_json(emoji), "count": len(users), "me": self.bot_id in users, "me_burst": False,

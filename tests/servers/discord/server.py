@@ -30,8 +30,6 @@ KNOBS = frozenset(
 class DiscordServer(People):
     """An in-memory Discord with one bot application."""
 
-    interactions_endpoint_url: str | None = None  # set: interactions are posted there and none comes by the gateway
-
     def __init__(self, **knobs: Any) -> None:
         super().__init__(**knobs)
         self.late_answers: list[str] = []  # interactions that were answered after the deadline

@@ -332,3 +332,15 @@ async def test_two_sessions_of_a_shard_both_get_an_interaction(server: DiscordSe
         first.answer = second.answer = answer
         await server.slash("ask", {"question": "why"})
         await server.wait_until(lambda: codes == [40060])
+
+
+async def test_with_an_endpoint_in_the_portal_the_gateway_carries_no_interaction(server: DiscordServer) -> None:
+    async with connected(server, Bot(server)) as bot:
+        await bot.http.bulk_upsert_global_commands(int(server.app_id), COMMANDS)
+        server.set_knobs(interactions_endpoint_url="https://ex.test/", interaction_deadline=0.05)
+        used = await server.slash("ask", {"question": "why"})
+        assert used.error == "The application did not respond"
+        await server.say("still here")
+        await server.wait_until(lambda: bot.heard)
+        assert bot.used == []
+        assert (await ask(bot.http, "GET", "/applications/@me"))["interactions_endpoint_url"] == "https://ex.test/"
