@@ -7,7 +7,7 @@ import time
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from adapters.chat import Attachment, Button, Limits, Reply, ThreadRef
@@ -203,6 +203,7 @@ def test_a_very_long_answer_is_rendered_in_bounded_time(text: str) -> None:
 @settings(max_examples=60, deadline=None)
 @given(documents())
 def test_no_word_is_lost_or_doubled_and_every_message_is_taken(text: str) -> None:
+    assume(capitals(text))  # of a text without anything to see the answer says just that
     assert capitals(said(post(text))) == capitals(text)
 
 

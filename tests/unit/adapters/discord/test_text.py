@@ -42,6 +42,7 @@ def test_marks_of_a_line_are_discords() -> None:
     [
         ("*a***b**", [("em", "a"), ("strong", "b")]),
         ("**a _b c_d_ e**", [("em", "b c_d"), ("strong", "a b c_d e")]),
+        ("**a *b*c**", [("em", "b"), ("strong", "a b\u200bc")]),
         ("**a** **b**", [("strong", "a"), ("strong", "b")]),
         ("~~a~~**b**", [("strike", "a"), ("strong", "b")]),
         ("字**強調**字", [("strong", "強調")]),
@@ -152,7 +153,14 @@ def test_only_people_of_the_reply_are_mentioned_and_only_in_running_text() -> No
 
 
 def test_what_was_parted_by_marks_is_not_put_together_to_a_mention() -> None:
-    for text in ("*a @*everyone* b*", "**a @**everyone** b**", "@[everyone](x:y)", "<[@1](x:y)>", "[@](x:y)here"):
+    for text in (
+        "*a @*everyone* b*",
+        "**a @**everyone** b**",
+        "@[everyone](x:y)",
+        "@every[one](x:y)",
+        "<[@1](x:y)>",
+        "[@](x:y)here",
+    ):
         assert see(text).live == []
 
 
