@@ -41,7 +41,7 @@ bench: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m scripts.write_docs
 	$(BIN)/python -m scripts.write_bug_table
-	$(BIN)/python -m scripts.write_slack_rows
+	$(BIN)/python -m scripts.write_chat_rows
 	$(BIN)/python -m scripts.write_manifest
 
 constraints:

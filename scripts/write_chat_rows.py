@@ -1,6 +1,6 @@
-"""Write docs/slack-bug-rows.md: public bugs of other chat bots, and the tests that keep them out of Hermod on Slack.
+"""Write docs/chat-bug-rows.md: public bugs of other chat bots, and the tests that keep them out of Hermod.
 
-Run it as ``python -m scripts.write_slack_rows``. ``tests/unit/docs/test_slack_rows.py`` fails when the page is out of
+Run it as ``python -m scripts.write_chat_rows``. ``tests/unit/docs/test_chat_rows.py`` fails when the page is out of
 date, or when a row has neither a test nor a reason. A test belongs to a row when the row's id stands at the beginning
 of its name: ``test_b051_...``, or ``test_b038_b042_...`` for two rows.
 """
@@ -13,10 +13,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from scripts.slack_rows import ROWS, SlackRow
+from scripts.chat_rows import ROWS, ChatRow
 from scripts.write_bug_table import ROOT, FoundTest, describe_kept, find_named, write_page
 
-PAGE = ROOT / "docs" / "slack-bug-rows.md"
+PAGE = ROOT / "docs" / "chat-bug-rows.md"
 _NAME = re.compile(r"test_((?:b\d{3}_)+)(\w+)")
 
 
@@ -41,7 +41,7 @@ def _lines(tests: Mapping[str, Sequence[FoundTest]]) -> Iterator[str]:
         yield f"| {row.id} | {row.symptom} | {_links(row)} | {kept} |"
 
 
-def _links(row: SlackRow) -> str:
+def _links(row: ChatRow) -> str:
     return ", ".join(map(_link, row.links.split()))
 
 
@@ -52,12 +52,12 @@ def _link(name: str) -> str:
 
 
 _HEAD = [
-    "# Bugs of other chat bots, on Slack",
+    "# Bugs of other chat bots",
     "",
-    "What people reported of other bots, as far as it can happen on Slack, and the tests that keep each of it out of",
-    "Hermod. The tests run against the local workspace of `tests/servers/slack` through Slack's own clients. A test of",
-    "row B051 is called `test_b051_...`; `pytest -k test_b051` runs it. This page is written by",
-    "`python -m scripts.write_slack_rows`.",
+    "What people reported of other bots on Slack and Discord, and the tests that keep each of it out of Hermod. The",
+    "tests run against the local servers of `tests/servers/slack` and `tests/servers/discord`, through the official",
+    "clients. A test of row B051 is called `test_b051_...`; `pytest -k test_b051` runs it. This page is written by",
+    "`python -m scripts.write_chat_rows`.",
     "",
 ]
 _TABLE = ["| row | what people saw | reported in | tests |", "|--|--|--|--|"]

@@ -1,4 +1,4 @@
-"""The rows of docs/slack-bug-rows.md: bugs that other chat bots had. ``scripts.write_slack_rows`` lays them out."""
+"""The rows of docs/chat-bug-rows.md: bugs that other chat bots had. ``scripts.write_chat_rows`` lays them out."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class SlackRow:
+class ChatRow:
     """A bug that somebody else had.
 
     Args:
-        id: ``B001`` and so on; ids that are missing belong to Discord alone.
+        id: ``B001`` and so on.
         links: where it was reported: ``owner/repo#number`` or ``owner/repo@commit`` on GitHub, blanks between.
         symptom: what people saw, in our words.
         why_not: why there is no test, and what one would need; empty where there is one.
@@ -26,8 +26,8 @@ class SlackRow:
 _JOBS = "there are no scheduled jobs yet; a test needs their clock, zone and misfire rules"
 _APPROVALS = "there are no approval buttons yet; a test needs the approval's row and its click"
 
-ROWS: Sequence[SlackRow] = tuple(
-    SlackRow(*row)
+ROWS: Sequence[ChatRow] = tuple(
+    ChatRow(*row)
     for row in (
         (
             "B001",
@@ -62,9 +62,20 @@ ROWS: Sequence[SlackRow] = tuple(
         ("B023", "HKUDS/nanobot@0a5134448", "a post into another channel kept the thread of the first one"),
         ("B024", "HKUDS/nanobot@4801f54f5", "reminders forgot their thread in a restart"),
         ("B025", "vercel/chat#292", "an empty thread id was sent for a direct message, and refused"),
+        (
+            "B026",
+            "vercel/chat#809 vercel/chat#815",
+            "the first message of a thread could be neither edited nor reacted to",
+        ),
         ("B027", "NousResearch/hermes-agent#33469", "alerts whose text lies in attachments were read as empty"),
         ("B028", "vercel/eve#1884", "of a pasted link the model saw the address and not the preview that came along"),
         ("B029", "ebibibi/ebi-agent-chat-relay#552", "a place vanished during a run; every further part failed loudly"),
+        (
+            "B030",
+            "discord/discord-api-docs#5573",
+            "a thread with slow mode 0 suddenly needed the right to manage threads",
+        ),
+        ("B031", "vercel/chat#279 vercel/chat#280", "where a thread existed already, the answer went to the channel"),
         ("B032", "openclaw/openclaw#114184", "two threads of a channel waited for each other"),
         ("B033", "NousResearch/hermes-agent#7358", "one thread's answer went to another, by way of the environment"),
         ("B034", "vercel/chat#832", "a queued message was answered in the thread of the one before it"),
@@ -90,23 +101,44 @@ ROWS: Sequence[SlackRow] = tuple(
         ("B046", "vercel/chat#565 vercel/chat#567", "a bare address was shown twice, in brackets and parentheses"),
         ("B047", "vercel/chat#756", "the id of a channel that was named in a message was lost"),
         ("B048", "fla9ua/markdown_to_mrkdwn#37", "bold in the cells of a table kept its asterisks"),
+        ("B049", "NousResearch/hermes-agent#11339", "@everyone in what the model said pinged the whole server"),
+        ("B050", "remoteclaw/remoteclaw#3233", "the preview of an answer could ping nobody, the answer itself could"),
         ("B051", "NousResearch/hermes-agent#26869", "a broadcast in the model's words called the whole channel"),
         ("B052", "workglow-dev/libs#805", "fetched text drew a link of its own and looked like a status"),
         ("B053", "PostHog/posthog#95054", "escaping twice broke the addresses of links"),
         ("B054", "sageox/agent-toolkit#4", "broadcasts were stopped, but anybody could be pinged by id"),
+        ("B055", "vercel/chat#699 vercel/chat#701", "an announcement to @everyone was answered"),
         ("B056", "opsdroid/opsdroid#1958", "listing the channels at the start met a rate limit and ended the process"),
+        (
+            "B057",
+            "NousResearch/hermes-agent#22398 HKUDS/nanobot#1029",
+            "one 429 ended the typing sign for ever; a refusal for good made it spin",
+        ),
         ("B058", "pwrdrvr/PwrAgent#220", "progress used up the rate, and the answer waited behind it"),
+        (
+            "B059",
+            "NousResearch/hermes-agent#7686 nextcord/nextcord#310",
+            "commands were registered at each reconnect, until the daily quota was spent",
+        ),
         ("B060", "dust-tt/dust#5701", "an edit for every token went above the rate"),
         ("B061", "hrygo/hotplex-legacy#237", "a stream that Slack had ended swallowed the rest of the answer"),
         ("B062", "vercel/chat#330", "after a click the stream had no recipient, because the team's id lies elsewhere"),
         ("B063", "openclaw/openclaw#36935", "a streamed answer was posted once more at its end"),
         ("B064", "openclaw/openclaw#70370", "a short answer failed in its last call, and was lost or doubled"),
+        ("B065", "vercel/chat#343 vercel/chat#490", "commands that came over the gateway were never answered"),
+        (
+            "B066",
+            "NousResearch/hermes-agent#104461",
+            "a 429 between deleting and creating left a server without commands",
+        ),
+        ("B067", "bevibing/remote-opencode#21", "a slow first word made Discord forget the command"),
         (
             "B068",
             "vercel/eve#1317 openclaw/openclaw#14258",
             "without the scope the login page was taken for the attached file",
         ),
         ("B069", "vercel/chat#188 HKUDS/nanobot@620d9e4f3", "messages with a file were not heard"),
+        ("B070", "openclaw/openclaw#99021", "a file that was too large took the text of its answer along"),
         ("B071", "HKUDS/nanobot@a4acd8396", "a file's address led to a machine inside, and was followed"),
         ("B072", "slackapi/python-slack-sdk#1756", "formatted words beside an upload made it fail"),
         ("B073", "HolmesGPT/holmesgpt#754", "an upload that answered without a file took the answer with it"),
@@ -128,6 +160,11 @@ ROWS: Sequence[SlackRow] = tuple(
             "a name written from right to left scrambled the rest of its line",
         ),
         ("B079", "discord/discord-api-docs#1193", "characters that turn text around hid what a file really is"),
+        (
+            "B080",
+            "MarcusOtter/discord-needle#252 NousResearch/hermes-agent#83296",
+            "the documented invitation lacked a permission, and nothing was said",
+        ),
         ("B081", "NousResearch/hermes-agent#6735", "anybody could approve", _APPROVALS),
         ("B082", "openclaw/openclaw#71023", "the button said approved while the run went on waiting", _APPROVALS),
         ("B083", "HolmesGPT/holmesgpt#624", "files were opened in the machine's own encoding, and some broke"),

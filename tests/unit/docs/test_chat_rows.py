@@ -1,4 +1,4 @@
-"""The table of bugs on Slack is up to date, and every row is kept out by a test or says why not."""
+"""The table of bugs of other chat bots is up to date, and every row is kept out by a test or says why not."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from scripts.slack_rows import ROWS, SlackRow
+from scripts.chat_rows import ROWS, ChatRow
 from scripts.write_bug_table import FoundTest
-from scripts.write_slack_rows import PAGE, find_tests, render_page
+from scripts.write_chat_rows import PAGE, find_tests, render_page
 
 TESTS = find_tests()
 
 
 def test_the_page_is_up_to_date() -> None:
-    assert PAGE.read_text(encoding="utf-8") == render_page(TESTS), "run: python -m scripts.write_slack_rows"
+    assert PAGE.read_text(encoding="utf-8") == render_page(TESTS), "run: python -m scripts.write_chat_rows"
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
-def test_a_row_has_a_test_or_says_why_not(row: SlackRow) -> None:
+def test_a_row_has_a_test_or_says_why_not(row: ChatRow) -> None:
     assert bool(TESTS.get(row.id)) is not bool(row.why_not), row.symptom
 
 
