@@ -63,7 +63,7 @@ async def test_what_is_said_in_a_thread_comes_without_mention_and_in_its_order(
     assert not any(m.mentioned for m in inbox.messages[1:])
 
 
-async def test_b019_a_thread_that_others_opened_and_a_post_in_a_forum_are_places_too(
+async def test_a_thread_that_others_opened_and_a_post_in_a_forum_are_places_too(
     server: DiscordServer, adapter: DiscordAdapter, inbox: Inbox
 ) -> None:
     forum = server.add_channel("help", kind=15)
