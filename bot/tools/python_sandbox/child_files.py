@@ -39,8 +39,6 @@ async def install_child(interpreter: Interpreter, cache: Path) -> Path:
         return await asyncio.to_thread(_install, interpreter, cache)
     except OSError as error:
         raise SandboxUnavailable(f"{cache} cannot be used: {error.strerror}; name another sandbox.folder") from error
-    except subprocess.SubprocessError as error:
-        raise SandboxUnavailable(f"{interpreter.executable} cannot compile the sandbox's modules: {error}") from error
 
 
 def _install(interpreter: Interpreter, cache: Path) -> Path:
@@ -55,15 +53,7 @@ def _install(interpreter: Interpreter, cache: Path) -> Path:
     try:
         for name, content in sources.items():
             (made / name).write_bytes(content)
-        subprocess.run(  # noqa: S603 - our own interpreter and code
-            [interpreter.executable, "-I", "-c", _COMPILE, str(made)],
-            env={},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=_COMPILE_TIMEOUT_S,
-            check=True,
-        )
+        _compile(interpreter, made)
         made.rename(wanted)
     except OSError:
         if not wanted.is_dir():  # else another process was faster
@@ -71,3 +61,18 @@ def _install(interpreter: Interpreter, cache: Path) -> Path:
     finally:
         shutil.rmtree(made, ignore_errors=True)
     return wanted
+
+
+def _compile(interpreter: Interpreter, folder: Path) -> None:
+    try:
+        subprocess.run(  # noqa: S603 - our own interpreter and code
+            [interpreter.executable, "-I", "-c", _COMPILE, str(folder)],
+            env={},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_COMPILE_TIMEOUT_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise SandboxUnavailable(f"{interpreter.executable} cannot compile the sandbox's modules: {error}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import platform
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -12,6 +13,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bot.tools.python_sandbox.child.landlock import landlock_abi
+from bot.tools.python_sandbox.forked_run import ForkedRun, ZygoteBroken
 from bot.tools.python_sandbox.interpreter import PRELOADED, Interpreter
 from bot.tools.python_sandbox.kept import Kept, KeptInterpreters, KeptLimits, Pipes
 from bot.tools.python_sandbox.limiter import Limiter, read_cpu
@@ -29,7 +32,7 @@ from bot.tools.python_sandbox.types import (
     SandboxRun,
     SandboxUnavailable,
 )
-from bot.tools.python_sandbox.warm import ForkedRun, Zygote, ZygoteBroken
+from bot.tools.python_sandbox.warm import REPLY_TIMEOUT_S, Zygote
 
 _REAP_TIMEOUT_S = 15.0
 _SESSION_CPU_S = 3600
@@ -52,6 +55,8 @@ class Tuning:
     Args:
         warm: fork runs from a process that has the packages loaded; False: a new interpreter for each, which shares
             neither addresses nor hash seed with any other.
+        preload: the packages; those that are not installed are left out.
+        reply_timeout_s: how long the process that forks may take to answer before it is replaced.
         places: runs at once; 0: two for each core.
         key: whose turn a run takes.
         runs_per_zygote: after so many it is replaced.
@@ -62,6 +67,8 @@ class Tuning:
     """
 
     warm: bool = True
+    preload: tuple[str, ...] = PRELOADED
+    reply_timeout_s: float = REPLY_TIMEOUT_S
     places: int = 0
     key: Callable[[SandboxRun], str] = by_folder
     runs_per_zygote: int = RUNS_PER_ZYGOTE
@@ -82,7 +89,7 @@ class ForkingBackend(ABC):
         self.tuning = tuning
         self._turns = Turns(tuning.places or count_places())
         self._pool = ZygotePool(
-            lambda: self.start_zygote(PRELOADED if tuning.warm else ()),
+            lambda: self.start_zygote(tuning.preload if tuning.warm else ()),
             runs_per_zygote=tuning.runs_per_zygote if tuning.warm else 1,
         )
         self._kept = KeptInterpreters(tuning.kept, tuning.marks)
@@ -100,9 +107,14 @@ class ForkingBackend(ABC):
     def open_place(self, pool: ZygotePool, run: SandboxRun) -> AbstractAsyncContextManager[tuple[Zygote, Place]]:
         """Hold a zygote and a place for the run's files."""
 
-    @abstractmethod
     async def describe(self) -> Mapping[str, str]:
-        """Return what is worth knowing about this backend here, such as versions; the probe's verdict is kept by it."""
+        """Return what is worth knowing about this backend here; the probe's verdict is kept for as long as it is so."""
+        abi = await asyncio.to_thread(landlock_abi)
+        return {
+            "kernel": platform.release(),
+            "landlock": str(abi) if abi else "none",
+            "python": f"{self.interpreter.executable} ({self.interpreter.version})",
+        }
 
     async def probe(self) -> Enforcement:
         """Run canaries for real and tell what was held. Never raises."""

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGCONT, SIGSTOP
 
+from bot.tools.python_sandbox.forked_run import ForkedRun
 from bot.tools.python_sandbox.place import Place
 from bot.tools.python_sandbox.process import Output, read_memory
 from bot.tools.python_sandbox.types import KiB, SandboxUnavailable, SessionState
-from bot.tools.python_sandbox.warm import ForkedRun
 
 _ANSWER_BYTES = 1 * KiB
 _MARK_S = 30 * 24 * 3600.0

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import platform
 import stat
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -37,17 +36,19 @@ class LandlockBackend(ForkingBackend):
         """Start a zygote on the host, with a clean environment."""
         environ = build_environ(str(self.tuning.cache))
         child = str(await install_child(self.interpreter, self.tuning.cache))
-        return await Zygote.start(python=self.interpreter.executable, child=child, preload=preload, environ=environ)
+        return await Zygote.start(
+            python=self.interpreter.executable,
+            child=child,
+            preload=preload,
+            environ=environ,
+            reply_timeout_s=self.tuning.reply_timeout_s,
+        )
 
     @asynccontextmanager
     async def open_place(self, pool: ZygotePool, run: SandboxRun) -> AsyncIterator[tuple[Zygote, Place]]:
         """Hold a zygote; the place is the run's own folder."""
         async with pool.hold() as (zygote, _):
             yield zygote, HostFolder(run.folder)
-
-    async def describe(self) -> Mapping[str, str]:
-        """Return the kernel and the interpreter."""
-        return {"kernel": platform.release(), "python": self.interpreter.executable}
 
 
 class HostFolder:

@@ -17,7 +17,6 @@ import contextlib
 import ctypes
 import importlib.util
 import os
-import platform
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -88,6 +87,7 @@ class NamespacesBackend(ForkingBackend):
             preload=preload,
             scratch_root=SCRATCH_ROOT,
             environ=build_environ(CACHE),
+            reply_timeout_s=self.tuning.reply_timeout_s,
         )
 
     @asynccontextmanager
@@ -102,13 +102,12 @@ class NamespacesBackend(ForkingBackend):
             yield zygote, MountedScratch(scratch, has_input=(run.folder / "input").is_dir())
 
     async def describe(self) -> Mapping[str, str]:
-        """Return the kernel, the interpreter, and bubblewrap's path and version."""
+        """Return what is worth knowing here, and bubblewrap's path and version."""
         said = await asyncio.to_thread(
             subprocess.run, [self._program, "--version"], capture_output=True, text=True, timeout=10, check=False
         )
         version = said.stdout.strip() or "unknown"
-        python = self.interpreter.executable
-        return {"kernel": platform.release(), "python": python, "bubblewrap": f"{self._program} ({version})"}
+        return {**await super().describe(), "bubblewrap": f"{self._program} ({version})"}
 
 
 def build_command(program: str, interpreter: Interpreter, child: Path, cache: Path) -> list[str]:

@@ -8,8 +8,9 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+from bot.tools.python_sandbox.forked_run import ZygoteBroken
 from bot.tools.python_sandbox.types import SandboxUnavailable
-from bot.tools.python_sandbox.warm import Scratch, Zygote, ZygoteBroken
+from bot.tools.python_sandbox.warm import Scratch, Zygote
 
 RUNS_PER_ZYGOTE = 500
 

@@ -16,15 +16,14 @@ from __future__ import annotations
 
 import array
 import asyncio
-import contextlib
+import functools
 import json
 import os
-import signal
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from bot.tools.python_sandbox.forked_run import ForkedRun, ZygoteBroken
 from bot.tools.python_sandbox.process import ChildProcess, Exit, Output, spawn
 from bot.tools.python_sandbox.types import KiB
 
@@ -43,10 +42,6 @@ REPLY_TIMEOUT_S = 10.0
 _PACKET_BYTES, _MAX_FDS = 16 * KiB, 4
 _INT_FD_BYTES = 4
 _ONE_PROGRAM_FDS = 2
-
-
-class ZygoteBroken(Exception):
-    """The zygote does not do what it should. It has been killed; a new one may be started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,75 +72,6 @@ class Scratch:
     fd: int
 
 
-class ForkedRun:
-    """One run that a zygote forked, held by a pidfd.
-
-    Args:
-        pidfd: of its process; closed here.
-        on_silence: called when it is dead and the zygote does not say so.
-    """
-
-    def __init__(self, pidfd: int, on_silence: Callable[[], object]) -> None:
-        self.pid = _find_pid(pidfd)
-        """In the bot's own process namespace; 0 when it had ended before it could be looked up."""
-        self._pidfd = pidfd
-        self._on_silence = on_silence
-        self._dead = False
-        self._broken: ZygoteBroken | None = None
-        self._silence: asyncio.TimerHandle | None = None
-        self._exit: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().add_reader(pidfd, self._died)
-
-    def kill(self) -> None:
-        """Send SIGKILL; nothing happens when it has ended."""
-        self.signal(signal.SIGKILL)
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal; nothing happens when it has ended."""
-        if not self._exit.done():
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, number)
-
-    @property
-    def ended(self) -> bool:
-        """Whether it is gone."""
-        return self._exit.done()
-
-    async def wait(self) -> Exit:
-        """Wait until it is gone. May be called by several tasks; cancelling one leaves the run alone."""
-        return await asyncio.shield(self._exit)
-
-    def settle(self, result: Exit) -> None:
-        """Take from the zygote how it ended."""
-        if not self._exit.done():
-            self._close()
-            self._exit.set_result(result)
-
-    def abandon(self, reason: ZygoteBroken) -> None:
-        """Kill it; once it is dead its waiters are told that nobody knows how it ended."""
-        self.kill()
-        self._broken = reason
-        if self._dead:
-            self._fail(reason)
-
-    def _died(self) -> None:
-        self._dead = True
-        asyncio.get_running_loop().remove_reader(self._pidfd)
-        if self._broken is not None:
-            self._fail(self._broken)
-        else:
-            self._silence = asyncio.get_running_loop().call_later(REPLY_TIMEOUT_S, self._on_silence)
-
-    def _fail(self, reason: ZygoteBroken) -> None:
-        self.settle(Exit(code=-signal.SIGKILL, broken=str(reason)))
-
-    def _close(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._pidfd)
-        os.close(self._pidfd)
-        if self._silence is not None:
-            self._silence.cancel()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reply:
     message: Mapping[str, object]
@@ -156,8 +82,9 @@ class _Reply:
 class Zygote:
     """One zygote. Methods may be called concurrently."""
 
-    def __init__(self, process: ChildProcess, control: socket.socket, errors: Output) -> None:
+    def __init__(self, process: ChildProcess, control: socket.socket, errors: Output, reply_timeout_s: float) -> None:
         self._process, self._control, self._errors = process, control, errors
+        self._reply_timeout_s = reply_timeout_s
         self._replies: dict[int, asyncio.Future[_Reply]] = {}
         self._runs: dict[int, ForkedRun] = {}
         self._last_id = 0
@@ -176,6 +103,7 @@ class Zygote:
         preload: Sequence[str] = (),
         scratch_root: str = "",
         environ: Mapping[str, str],
+        reply_timeout_s: float = REPLY_TIMEOUT_S,
     ) -> Zygote:
         """Start one and wait until its packages are loaded.
 
@@ -186,6 +114,7 @@ class Zygote:
             preload: modules to load, if they are installed.
             scratch_root: where it is to mount the runs' file systems; empty: nowhere.
             environ: all that it gets of an environment.
+            reply_timeout_s: how long it may take to answer, and to tell that a run has ended.
 
         Raises:
             ZygoteBroken: it did not come up; the message has the end of what it wrote on stderr.
@@ -205,8 +134,12 @@ class Zygote:
         finally:
             theirs.close()
             errors.close_writer()
-        zygote = cls(process, ours, errors)
-        hello = (await zygote._ask({}, [], START_TIMEOUT_S, id_=0)).message
+        zygote = cls(process, ours, errors, reply_timeout_s)
+        try:
+            hello = (await zygote._await_reply(0, START_TIMEOUT_S)).message
+        except asyncio.CancelledError:
+            zygote._break("its start was cancelled")
+            raise
         packages, abi = str(hello.get("packages", "")), hello.get("abi")
         zygote._hello = Hello(
             prefix=str(hello.get("prefix")),
@@ -288,28 +221,30 @@ class Zygote:
 
     # -- the socket --------------------------------------------------------------------------------
 
-    async def _ask(
-        self, message: dict[str, object], fds: Sequence[int], timeout_s: float = REPLY_TIMEOUT_S, id_: int | None = None
+    async def _ask(self, message: dict[str, object], fds: Sequence[int]) -> _Reply:
+        self._last_id += 1
+        return await self._await_reply(self._last_id, self._reply_timeout_s, {**message, "id": self._last_id}, fds)
+
+    async def _await_reply(
+        self, id_: int, timeout_s: float, message: Mapping[str, object] | None = None, fds: Sequence[int] = ()
     ) -> _Reply:
-        if id_ is None:
-            self._last_id += 1
-            id_ = self._last_id
         if self._broken is not None:
             raise self._broken
         reply: asyncio.Future[_Reply] = asyncio.get_running_loop().create_future()
         self._replies[id_] = reply
         try:
-            if message:
-                self._send({**message, "id": id_}, fds)
+            if message is not None:
+                self._send(message, fds)
             async with asyncio.timeout(timeout_s):
                 return await reply
         except TimeoutError as error:
             raise self._break(f"it did not answer within {timeout_s:g} s") from error
+        except asyncio.CancelledError:
+            if reply.done() and not reply.cancelled() and reply.exception() is None:
+                self._drop(reply.result())  # it came in the same moment
+            raise
         finally:
-            if not reply.done() or reply.cancelled():
-                self._replies.pop(id_, None)
-                if id_ == 0:
-                    self._break("its start was cancelled")
+            self._replies.pop(id_, None)
 
     def _send(self, message: Mapping[str, object], fds: Sequence[int]) -> None:
         try:
@@ -346,7 +281,8 @@ class Zygote:
         waiting = self._replies.pop(id_, None)
         run: ForkedRun | None = None
         if op == "started" and len(fds) == 1:
-            run = ForkedRun(fds[0], lambda: self._break("it did not say how a run ended"))
+            silence = functools.partial(self._break, "it did not say how a run ended")
+            run = ForkedRun(fds[0], silence, self._reply_timeout_s)
             self._runs[id_] = run
             fds = ()
         if waiting is not None:
@@ -354,9 +290,15 @@ class Zygote:
             return
         if id_ > self._last_id:
             raise KeyError("an answer to a question that was not put")
-        _close_all(fds)
-        if run is not None:  # its start was cancelled
-            run.kill()
+        self._drop(_Reply(message=message, fds=fds, run=run))  # whoever asked was cancelled
+
+    def _drop(self, reply: _Reply) -> None:
+        """Undo what nobody waits for any more."""
+        _close_all(reply.fds)
+        if reply.run is not None:
+            reply.run.kill()
+        if "scratch" in reply.message and self.usable:
+            self._send({"op": "release", "scratch": reply.message["scratch"]}, [])
 
     def _break(self, reason: str) -> ZygoteBroken:
         if self._broken is not None:
@@ -402,11 +344,3 @@ def _receive_packet(control: socket.socket) -> tuple[bytes, tuple[int, ...]]:
 def _close_all(fds: Iterable[int]) -> None:
     for fd in fds:
         os.close(fd)
-
-
-def _find_pid(pidfd: int) -> int:
-    """Return what process a pidfd stands for, as seen from here (pidfd_open(2), ``/proc/PID/fdinfo``)."""
-    for line in Path(f"/proc/self/fdinfo/{pidfd}").read_text().splitlines():
-        if line.startswith("Pid:"):
-            return max(int(line.split()[1]), 0)
-    return 0

@@ -86,6 +86,8 @@ class Zygote:
         """
         _die_with_parent(parent)
         packages = _load(preload)
+        sys.stdout.flush()  # what a package says while it is loaded would end up in the first run's output
+        sys.stderr.flush()
         self._read = default_read_paths()
         gc.collect()
         gc.freeze()
