@@ -75,8 +75,8 @@ async def connected(server: DiscordServer, bot: Bot, *, sessions: int = 1) -> As
     before = len(server.live())
     async with bot:
         running = asyncio.create_task(bot.start(server.token))
-        await server.wait_connected(sessions=before + sessions)
-        async with asyncio.timeout(10):
+        await server.wait_connected(sessions=before + sessions, timeout=30)
+        async with asyncio.timeout(30):
             await bot.wait_until_ready()
         yield bot
     await asyncio.gather(running, return_exceptions=True)

@@ -338,7 +338,7 @@ async def test_a_channel_that_is_hidden_sends_nothing(server: DiscordServer) -> 
 async def test_members_are_given_to_those_with_the_intent(server: DiscordServer) -> None:
     intents = discord.Intents(guilds=True, members=True)
     async with connected(server, Bot(server, intents)) as bot:
-        assert {m.name for m in bot.guilds[0].members} == {"hermod", "alice", "bob"}
+        await server.wait_until(lambda: {m.name for m in bot.guilds[0].members} == {"hermod", "alice", "bob"})
     async with connected(server, Bot(server)) as bot:
         assert {m.name for m in bot.guilds[0].members} == {"hermod"}
     assert server.privileged == MEMBERS | MESSAGE_CONTENT
