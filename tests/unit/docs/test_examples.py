@@ -33,7 +33,7 @@ def test_an_example_of_settings_can_be_loaded(block: str, tmp_path: Path) -> Non
     secret = tmp_path / "secret"
     secret.write_text("of-an-example")
     block = re.sub(r'(_file = )"[^"]+"', rf'\1"{secret}"', block)
-    named = re.findall(r'^(\w+)_env = "(\w+)"', block, flags=re.MULTILINE)
+    named = re.findall(r'^ *(\w+)_env = "(\w+)"', block, flags=re.MULTILINE)
     environ = {variable: SECRETS.get(key, "of-an-example") for key, variable in named}
     if "channel_targets" in block and "[targets" not in block:
         block += '\n[targets.shop]\nurl = "postgresql://u@h/d"\n[targets.billing]\nurl = "postgresql://u@h/d"\n'
