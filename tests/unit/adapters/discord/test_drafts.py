@@ -176,6 +176,13 @@ async def test_steps_stand_above_the_text_in_small_print(bench: Bench) -> None:
     assert bench.port.content == "-# ✓ get_slow_queries: shop (0.4 s)\n-# ✗ explain\nThe **answer**."
 
 
+async def test_a_long_plan_beside_a_long_text_fits(bench: Bench) -> None:
+    plan = [step(n, title="*<@1>_" * 60, detail="\U0001f600" * 300) for n in range(30)]
+    await bench.show("*word* \U0001f600 [a](https://ex.test) " * 500, *plan)
+    assert 1500 < content_size(bench.port.content) <= CONTENT_MAX
+    assert read(bench.port.content).live == []
+
+
 async def test_nothing_is_posted_while_there_is_nothing_to_see(bench: Bench) -> None:
     await bench.show("  ")
     await bench.show("unfinishe")

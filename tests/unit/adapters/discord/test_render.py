@@ -48,7 +48,7 @@ def check(payload: Payload) -> Seen:
 
 
 def _without_code(content: str) -> str:
-    return re.sub(r"```[\s\S]*?```|(`+)[\s\S]*?[^`]\1(?!`)", "", content.replace("\\`", ""))
+    return re.sub(r"```[\s\S]*?```|(?<![\\`])(`+)[\s\S]*?[^`]\1(?!`)", "", content)
 
 
 def said(payloads: list[Payload], between: str = "") -> str:
