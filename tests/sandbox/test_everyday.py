@@ -157,10 +157,8 @@ async def test_every_limit_has_its_own_word(locked: Locked, code: str, status: s
     assert value["status"] in ((status, "error") if status == "disk" else (status,)), value
 
 
-async def test_the_packages_of_the_description_are_the_ones_that_can_be_imported(
-    locked: Locked, tmp_path: Path
-) -> None:
-    for name in ("input", "output"):
-        (tmp_path / name).mkdir()
-    names = {package.name for package in await find_packages(locked.backend, tmp_path, LIMITS)}
+async def test_the_packages_of_the_description_are_the_ones_that_can_be_imported(locked: Locked) -> None:
+    found = await find_packages(locked.backend, locked.folders, LIMITS)
+    names = {package.name for package in found.packages}
+    assert found.python
     assert {"numpy", "pandas", "matplotlib"} <= names

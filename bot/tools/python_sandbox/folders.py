@@ -290,6 +290,7 @@ def _remove_entry(top: int, name: str) -> None:
     try:
         for child in os.listdir(inner):
             if stat.S_ISDIR(os.stat(child, dir_fd=inner, follow_symlinks=False).st_mode):
+                os.chmod(child, 0o700, dir_fd=inner)  # a folder that is moved is written to
                 os.rename(child, secrets.token_hex(16), src_dir_fd=inner, dst_dir_fd=top)
             else:
                 os.unlink(child, dir_fd=inner)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import dataclass, replace
-from pathlib import Path
 
+import structlog
+
+from bot.tools.python_sandbox.folders import Folders, remove_tree
 from bot.tools.python_sandbox.types import SandboxBackend, SandboxLimits, SandboxRun, SandboxUnavailable
+
+log = structlog.get_logger("hermod.sandbox")
 
 CANDIDATES = (
     ("numpy", "numpy"),
@@ -22,7 +27,8 @@ CANDIDATES = (
 """Modules that are looked for, and the names of the packages that bring them."""
 
 _LOOK = """\
-import importlib, json
+import importlib, json, platform
+print(json.dumps(["python", platform.python_version()]), flush=True)
 for module, name in {candidates!r}:
     try:
         found = importlib.import_module(module)
@@ -43,30 +49,49 @@ class Package:
         return f"{self.name} {self.version}".strip()
 
 
-async def find_packages(backend: SandboxBackend, folder: Path, limits: SandboxLimits) -> tuple[Package, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Available:
+    """What code finds in the sandbox: the version of the interpreter, empty if unknown, and the packages."""
+
+    python: str = ""
+    packages: tuple[Package, ...] = ()
+
+
+async def find_packages(backend: SandboxBackend, folders: Folders, limits: SandboxLimits) -> Available:
     """Import every candidate inside the sandbox once; what cannot be imported there is not offered.
 
     Args:
         backend: that will run the code.
-        folder: empty and private, with ``input`` and ``output``.
+        folders: where runs have their folders.
         limits: of ordinary runs.
 
     Returns:
-        An empty tuple also where the sandbox cannot run now.
+        Nothing also where the sandbox cannot run now: what is wrong is told by the first run that somebody wants.
     """
-    code = _LOOK.format(candidates=CANDIDATES)
     patient = replace(limits, wall_s=max(limits.wall_s, 30.0), cpu_s=max(limits.cpu_s, 20.0))
     try:
-        outcome = await backend.run(SandboxRun(code=code, folder=folder, limits=patient))
-    except SandboxUnavailable:
-        return ()
+        folder = await asyncio.to_thread(folders.new_run, "packages")
+        try:
+            code = _LOOK.format(candidates=CANDIDATES)
+            outcome = await backend.run(SandboxRun(code=code, folder=folder, limits=patient))
+        finally:
+            await asyncio.to_thread(remove_tree, folder)
+    except (SandboxUnavailable, OSError) as error:
+        log.warning("packages_not_found", reason=str(error))
+        return Available()
+    return _read_lines(outcome.stdout)
+
+
+def _read_lines(text: str) -> Available:
     known = {name for _, name in CANDIDATES}
-    found: list[Package] = []
-    for line in outcome.stdout.splitlines():
+    python, found = "", list[Package]()
+    for line in text.splitlines():
         try:
             name, version = json.loads(line)
-        except ValueError:
+        except (ValueError, TypeError):
             continue
-        if name in known and isinstance(version, str):
-            found.append(Package(name=name, version=version[:40]))
-    return tuple(found)
+        if name == "python":
+            python = str(version)[:40]
+        elif name in known:
+            found.append(Package(name=name, version=str(version)[:40]))
+    return Available(python=python, packages=tuple(found))

@@ -241,7 +241,8 @@ def _note(name: str, text: str, *, kept: str, cut: bool, lost: bool) -> str:
     if not cut:
         return f"{lost_note}." if lost else ""
     lines = text.count("\n") + 1
-    shown = f"{name}: the first {len(kept):,} of {len(text):,} characters ({lines:,} lines); {OUTPUT_NAME} has them all"
+    all_of_it = f"{len(text):,} characters ({lines:,} line{'s' if lines > 1 else ''})"
+    shown = f"{name}: the first {len(kept):,} of {all_of_it}; {OUTPUT_NAME} has them all"
     return f"{shown}. {lost_note}." if lost else f"{shown}."
 
 

@@ -317,7 +317,7 @@ def register_python_tool(
         limits: of a run.
         clock: the time that ages and waits are reckoned by.
         attached: fetches attached files; None where there are none.
-        packages: what code can import (``find_packages``).
+        packages: what code can import (``find_packages`` asks the sandbox).
         python: version of the interpreter that runs the code, such as ``3.12``; empty: not told.
         sessions: interpreters may be kept between calls of a thread.
 

@@ -268,7 +268,7 @@ async def test_a_long_output_of_a_command_is_cut_and_goes_along_whole(store: Sto
     ((name, content),) = posted(made)
     assert name == "output.txt"
     assert content.count(b"word ") == 5000
-    assert "the first 3,000 of 25,000 characters (1 lines); output.txt has them all" in made.desk.texts[0]
+    assert "the first 3,000 of 25,000 characters (1 line); output.txt has them all" in made.desk.texts[0]
 
 
 async def test_a_command_that_ran_nothing_is_answered_as_before(store: Store, tmp_path: Path) -> None:

@@ -130,6 +130,13 @@ def test_the_shown_part_and_the_file_agree(stdout: str) -> None:
         assert files == ()
 
 
+def test_one_endless_line_is_cut_too() -> None:
+    text, (whole,) = render_made(made("x" * 5_000))
+    assert code_blocks(text) == ["x" * SHOWN_CHARS]
+    assert "the first 3,000 of 5,000 characters (1 line)" in text
+    assert "x" * 5_000 in whole.content
+
+
 def test_a_program_that_prints_nothing_says_so() -> None:
     assert render_made(made())[0] == "*The program printed nothing.*"
     text, files = render_made(made("\n", files=(file("p.png", b"\x89PNG\r\n\x1a\n", "png"),)))
