@@ -24,7 +24,7 @@ from bot.tools.python_sandbox.collect import LeftOut, collect_outputs
 from bot.tools.python_sandbox.files import format_size
 from bot.tools.python_sandbox.folders import RUNS, SESSION, SWEEP_EVERY_S, Folders, remove_tree
 from bot.tools.python_sandbox.made import RUN_PYTHON, Made, MadeFiles, new_output_id, read_table
-from bot.tools.python_sandbox.packages import Package
+from bot.tools.python_sandbox.packages import Available
 from bot.tools.python_sandbox.sessions_key import load_session_key
 from bot.tools.python_sandbox.show import build_result, clean_stderr
 from bot.tools.python_sandbox.turns import Turns, count_places
@@ -302,8 +302,7 @@ def register_python_tool(
     limits: SandboxLimits,
     clock: Clock,
     attached: AttachedFiles | None = None,
-    packages: Sequence[Package] = (),
-    python: str = "",
+    available: Available | None = None,
     sessions: bool = False,
 ) -> PythonTool:
     """Register ``run_python``.
@@ -317,8 +316,7 @@ def register_python_tool(
         limits: of a run.
         clock: the time that ages and waits are reckoned by.
         attached: fetches attached files; None where there are none.
-        packages: what code can import (``find_packages`` asks the sandbox).
-        python: version of the interpreter that runs the code, such as ``3.12``; empty: not told.
+        available: what code finds in the sandbox (``find_packages`` asks it); None: the model is not told.
         sessions: interpreters may be kept between calls of a thread.
 
     Raises:
@@ -336,7 +334,7 @@ def register_python_tool(
     registry.register(
         tool.run_python,
         name=RUN_PYTHON,
-        description=build_description(limits, packages, python=python, sessions=sessions),
+        description=build_description(limits, available or Available(), sessions=sessions),
         arguments=PythonArguments,
         effect=Effect.READ if backend.enforcing else Effect.EXEC,
         timeout_s=MOST_WALL_S + GRACE_S,
@@ -345,13 +343,11 @@ def register_python_tool(
     return tool
 
 
-def build_description(
-    limits: SandboxLimits, packages: Sequence[Package], *, python: str = "", sessions: bool = False
-) -> str:
+def build_description(limits: SandboxLimits, available: Available, *, sessions: bool = False) -> str:
     """Write the tool's description for the model."""
     return DESCRIPTION.format(
-        python=f"{python} " if python else "",
-        packages=", ".join(map(str, packages)) or "no further packages",
+        python=f"{available.python} " if available.python else "",
+        packages=", ".join(map(str, available.packages)) or "no further packages",
         wall=limits.wall_s,
         most=MOST_WALL_S,
         cpu=limits.cpu_s,

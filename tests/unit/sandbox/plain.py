@@ -80,6 +80,7 @@ class PlainBackend:
         finally:
             if not reading.done():
                 process.send_signal(signal.SIGKILL)
+                await asyncio.wait({reading})  # reaped, also where the run is cancelled
         stdout, stderr = await reading
         code = process.returncode or 0
         if status is RunStatus.OK and code:

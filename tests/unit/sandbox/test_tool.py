@@ -446,14 +446,14 @@ async def test_the_description_names_packages_that_were_really_imported_and_the_
     assert Package(name="numpy", version=numpy.__version__) in found.packages
     assert "sympy" not in {p.name for p in found.packages}
     assert not bench.backend.runs[0].folder.exists()
-    text = build_description(SandboxLimits(wall_s=20, files_out=7), found.packages, python=found.python, sessions=True)
+    text = build_description(SandboxLimits(wall_s=20, files_out=7), found, sessions=True)
     assert f"Python {found.python} with numpy {numpy.__version__}, pandas " in text
     for part in ("20 s", "up to 60", "5 s of processor time", "512 MiB", "64 KiB", "7 files", "input/", "output/"):
         assert part in text
     example = json.loads(re.search(r"Example: (\{.*\})", text, re.DOTALL)[1])  # type: ignore[index]
     assert example["code"].splitlines()[0].startswith("import pandas")
     assert "session true" in text
-    assert "session" not in build_description(SandboxLimits(), ()).lower()
+    assert "session" not in build_description(SandboxLimits(), Available()).lower()
 
 
 async def test_packages_of_a_sandbox_that_does_not_run_are_none(bench: Bench) -> None:
