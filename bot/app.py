@@ -85,48 +85,16 @@ class App:
         self.access = Access(policy)
         self.sender = Sender(store=store, adapters=adapters, clock=clock)
         self.router = router
-        prompts = load_templates(settings)
         self._embedder = build_embedder(settings, models)
         self._cache = build_cache(settings, self._embedder, clock)
         self._export = build_export(settings, models)
-        loop = AgentLoop(
-            provider=router,
-            executor=tools.executor,
-            prices=build_prices(models),
-            summarizer=Summarizer(prompts["summary"]),
-            cache=self._cache,
-        )
-        offer_workers(settings, prompts, tools.registry, loop, tools.executor)
         self._counter = asyncio.create_task(asyncio.to_thread(load_counter, router.model))
         self.memory = ThreadMemory(store, AuditLog(store, clock), cache=self._cache, files=tools.attachments)
         self.feedback = FeedbackBox(store, clock)
         own = self._build_own_commands()
         self._show_surfaces(policy)
         self._offer_commands([command.info for command in own], policy)
-        self.session = Session(
-            store=store,
-            adapters=adapters,
-            sender=self.sender,
-            loop=loop,
-            agent=_build_agent(settings, models),
-            limits=self.limits,
-            prompt=prompts["operations"],
-            commands=CommandRunner(
-                tools.executor,
-                registry=tools.registry,
-                own=own,
-                prefix="" if settings.slack is None else settings.slack.command_prefix,
-            ),
-            words=ThreadWords(store, self._load_counter, router.states, clock, memory=self.memory),
-            access=self.access,
-            counter=self._load_counter,
-            clock=clock,
-            redactor=redactor,
-            tap=tap,
-            telemetry=None if self._export is None else self._export.telemetry,
-            actions={FEEDBACK: self.feedback.take},
-            attachments=tools.attachments,
-        )
+        self.session = self._build_session(own, tap)
         self.dispatcher = Dispatcher(store=store, work=self.session, prefixes=prefixes, owner=owner, clock=clock)
         self.inbox = Inbox(
             store=store,
@@ -137,6 +105,38 @@ class App:
         )
         self._dispatching: asyncio.Task[None] | None = None
         self._sandbox: tuple[asyncio.Task[None], ...] = ()
+
+    def _build_session(self, own: Sequence[OwnCommand], tap: EventTap | None) -> Session:
+        """Build what works on threads: the engine's loop, and everything that a turn needs around it."""
+        settings, tools, prompts = self.settings, self.tools, load_templates(self.settings)
+        loop = AgentLoop(
+            provider=self.router,
+            executor=tools.executor,
+            prices=build_prices(self.models),
+            summarizer=Summarizer(prompts["summary"]),
+            cache=self._cache,
+        )
+        offer_workers(settings, prompts, tools.registry, loop, tools.executor)
+        prefix = "" if settings.slack is None else settings.slack.command_prefix
+        return Session(
+            store=self.store,
+            adapters=self.adapters,
+            sender=self.sender,
+            loop=loop,
+            agent=_build_agent(settings, self.models),
+            limits=self.limits,
+            prompt=prompts["operations"],
+            commands=CommandRunner(tools.executor, registry=tools.registry, own=own, prefix=prefix),
+            words=ThreadWords(self.store, self._load_counter, self.router.states, self.clock, memory=self.memory),
+            access=self.access,
+            counter=self._load_counter,
+            clock=self.clock,
+            redactor=self.redactor,
+            tap=tap,
+            telemetry=None if self._export is None else self._export.telemetry,
+            actions={FEEDBACK: self.feedback.take},
+            attachments=tools.attachments,
+        )
 
     def _show_surfaces(self, policy: AccessPolicy) -> None:
         """Give the platforms that have pages of Hermod's own what stands on them."""
