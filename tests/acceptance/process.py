@@ -86,6 +86,7 @@ class HermodProcess:
         discord: the Discord server whose bot it is as well, or only.
         name: tells the logs of two processes on one folder apart.
         environ: further environment variables.
+        sandbox: with ``run_python``; looking for a backend takes seconds of CPU beside what is tested.
         verbose: with log events of every level.
     """
 
@@ -101,6 +102,7 @@ class HermodProcess:
         app_token: str = "xapp-1-fake-app",
         name: str = "hermod",
         environ: Mapping[str, str] | None = None,
+        sandbox: bool = False,
         verbose: bool = False,
     ) -> None:
         self.folder = folder
@@ -124,6 +126,8 @@ class HermodProcess:
                 port = 0
                 [tools]
                 modules = ["counted_tools"]
+                [sandbox]
+                enabled = {str(sandbox).lower()}
                 """)
             .replace("{models}", _OFFLINE if model_url is None else _MODEL.format(url=model_url))
             .replace("{platforms}", platforms)
