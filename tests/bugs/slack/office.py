@@ -35,6 +35,8 @@ app_token = "{app_token}"
 api_url = "{slack}"
 [http]
 port = 0
+[sandbox]
+enabled = false
 """
 
 
