@@ -15,13 +15,13 @@ from bot.settings_tree import SandboxSettings
 from bot.tools.python_sandbox.choose import open_sandbox
 from bot.tools.python_sandbox.folders import Folders
 from bot.tools.python_sandbox.lazy import LazyBackend
-from bot.tools.python_sandbox.packages import CANDIDATES, Package
+from bot.tools.python_sandbox.packages import CANDIDATES, Available, Package
 from bot.tools.python_sandbox.tool import AttachedFiles, register_python_tool
 from bot.tools.python_sandbox.types import KiB, MiB, SandboxLimits, SandboxUnavailable
 
 FOLDER = "hermod-sandbox"
 UNLOCKED = "none-i-accept-host-code-execution"
-USUAL = (Package(name="numpy"), Package(name="pandas"), Package(name="matplotlib"))
+USUAL = Available(packages=(Package(name="numpy"), Package(name="pandas"), Package(name="matplotlib")))
 """What another interpreter, or a runner's image, is taken to have."""
 
 _SQLITE = "sqlite:///"
@@ -72,8 +72,7 @@ class PythonSandbox:
             limits=self.limits,
             clock=self._clock,
             attached=attached,
-            packages=list_packages() if own else USUAL,
-            python=platform.python_version() if own else "",
+            available=Available(python=platform.python_version(), packages=list_packages()) if own else USUAL,
             sessions=self._settings.sessions,
         )
 
