@@ -29,6 +29,8 @@ from bot.arguments import (
     split_words,
     write_arguments,
 )
+from bot.fenced import find_code, read_code
+from bot.tools.python_sandbox.made import RUN_PYTHON
 from reading.layout import render_result
 
 HERMOD, ASK, HELP = "hermod", "ask", "help"
@@ -235,6 +237,9 @@ class CommandRunner:
         return Tell(text=f"Write your question behind it: {wish}", ok=False)
 
     def _read_twin(self, specs: Sequence[ToolSpec], message: Message) -> Reading | None:
+        python = _find(specs, RUN_PYTHON)
+        if python is not None and (code := find_code(message)) is not None:
+            return RunTool(spec=python, arguments={"code": code}, word=TOOL_COMMANDS[RUN_PYTHON])
         if message.files or not (message.mentioned or message.direct):
             return None
         word, rest = _split_first(message.text)
@@ -259,6 +264,8 @@ class CommandRunner:
             return Tell(text=self._say_unknown(specs, name, text, given.thread), ok=False)
         if text.lower() == HELP:
             return Tell(text=self._describe_tool(spec, given.thread))
+        if spec.name == RUN_PYTHON and (code := read_code(text)) is not None:
+            return RunTool(spec=spec, arguments={"code": code}, word=name)
         try:
             return RunTool(spec=spec, arguments=read_arguments(spec, text, split_words(text)), word=name)
         except BadArguments as e:

@@ -329,3 +329,19 @@ async def test_a_history_names_files_of_earlier_turns(store: Store, tmp_path: Pa
     await made.desk.dispatcher.work_all()
     said: list[ModelMessage] = list(made.provider.requests[-1].messages)
     assert any("[attached file: a.csv, 10 B]" in m.content for m in said)
+
+
+async def test_raw_code_behind_the_command_runs_as_it_stands(store: Store, tmp_path: Path) -> None:
+    made = PythonDesk(store, tmp_path / "s")
+    await made.desk.inbox.accept(python_command("print('word ' * 3, \"x = 1\")"))
+    await made.desk.dispatcher.work_all()
+    assert made.desk.texts == ["```\nword word word  x = 1\n```"]
+
+
+async def test_fenced_code_in_a_mention_runs_without_a_model_also_beside_a_file(store: Store, tmp_path: Path) -> None:
+    made = PythonDesk(store, tmp_path / "s", chat=FilingChat({"F1": b"1,2"}))
+    said = message("```py\nopen('input/a.csv').read()\n```")
+    await made.desk.inbox.accept(with_files(said, FileRef(id="F1", name="a.csv")))
+    await made.desk.dispatcher.work_all()
+    assert made.desk.texts == ["```\n'1,2'\n```"]
+    assert made.provider.requests == []
