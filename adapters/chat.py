@@ -347,13 +347,14 @@ class Draft(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """A message of a thread's past, for context: who said it and when. Untrusted."""
+    """A message of a thread's past, for context: who said it and when, and what was attached. Untrusted."""
 
     id: str
     author: Author
     text: str
     sent_at: datetime
     own: bool = False
+    files: tuple[FileRef, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

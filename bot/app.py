@@ -102,6 +102,7 @@ class App:
             redactor=redactor,
             queue_limit=settings.limits.queue_per_thread,
             wake=self.dispatcher.wake,
+            erase_files=None if tools.attachments is None else tools.attachments.erase,
         )
         self._dispatching: asyncio.Task[None] | None = None
         self._sandbox: tuple[asyncio.Task[None], ...] = ()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 import structlog
 
-from adapters.chat import Attachment, ChatAdapter, Message, ThreadRef
+from adapters.chat import Attachment, ChatAdapter, FileRef, Message, Said, ThreadRef
 from agent_core.context import Clock, Redactor
 from agent_core.runtime.events import RunEvent, ToolFinished
 from bot.tools.python_sandbox.collect import LeftOut
@@ -65,17 +66,20 @@ class Attachments:
     async def note(self, messages: Sequence[Message]) -> None:
         """Remember which files messages brought, so that a tool finds them; nothing is fetched yet."""
         for message in messages:
-            if message.files:
-                try:
-                    await asyncio.to_thread(
-                        self._uploads.note,
-                        message.thread.key,
-                        message.id,
-                        message.sent_at.timestamp(),
-                        message.files,
-                    )
-                except OSError as error:  # the question itself can be answered; the tool will say what is wrong
-                    log.error("files_not_noted", thread=message.thread.key, reason=str(error))
+            await self._note(message.thread.key, message.id, message.sent_at, message.files)
+
+    async def note_said(self, thread_key: str, said: Sequence[Said]) -> None:
+        """Remember the files of what was said in a thread before Hermod came; not those that it posted itself."""
+        for one in said:
+            await self._note(thread_key, one.id, one.sent_at, () if one.own else one.files)
+
+    async def _note(self, thread_key: str, message_id: str, at: datetime, files: Sequence[FileRef]) -> None:
+        if not files:
+            return
+        try:
+            await asyncio.to_thread(self._uploads.note, thread_key, message_id, at.timestamp(), files)
+        except OSError as error:  # the question itself can be answered; the tool will say what is wrong
+            log.error("files_not_noted", thread=thread_key, reason=str(error))
 
     async def erase(self, thread_key: str, message_id: str) -> None:
         """Drop the files of a message that was deleted on its platform."""

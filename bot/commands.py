@@ -242,6 +242,9 @@ class CommandRunner:
             return RunTool(spec=python, arguments={"code": code}, word=TOOL_COMMANDS[RUN_PYTHON])
         if message.files or not (message.mentioned or message.direct):
             return None
+        return self._read_words(specs, message)
+
+    def _read_words(self, specs: Sequence[ToolSpec], message: Message) -> Reading | None:
         word, rest = _split_first(message.text)
         name = word.lower().removeprefix(self._prefix)
         if name == HELP and (not rest or _find(specs, rest) or rest in self._own):

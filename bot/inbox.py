@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import structlog
@@ -38,16 +38,25 @@ class Inbox:
         redactor: removes secrets before the text is stored.
         queue_limit: open messages that one thread may have.
         wake: called after a new row, to start work at once.
+        erase_files: called with thread and id of a message that was deleted, to drop what it brought.
     """
 
     def __init__(
-        self, *, store: Store, clock: Clock, redactor: Redactor, queue_limit: int, wake: Callable[[], None]
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        redactor: Redactor,
+        queue_limit: int,
+        wake: Callable[[], None],
+        erase_files: Callable[[str, str], Awaitable[None]] | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._redactor = redactor
         self._queue_limit = queue_limit
         self._wake = wake
+        self._erase_files = erase_files
         self.accepted: dict[str, int] = {"new": 0, "duplicate": 0, "full": 0, "ignored": 0}
 
     async def accept(self, inbound: Inbound) -> bool:
@@ -110,6 +119,8 @@ class Inbox:
             said_id=deleted.message_id,
         )
         became = await self._store.erase_message(item, now=now)
+        if self._erase_files is not None:
+            await self._erase_files(key, deleted.message_id)
         log.info("message_taken_back", thread=key, became=became)
         self._wake()
         return True

@@ -102,14 +102,17 @@ async def read_past(
     counter: TokenCounter,
     redactor: Redactor,
     now: datetime,
-) -> None:
+) -> tuple[Said, ...]:
     """Read once what was said in a thread before Hermod came, into its history; only before a run's first step.
 
     A try that failed is told in the log, and there are a few of them, one a turn.
+
+    Returns:
+        What was read just now.
     """
     found = await store.load_run(run.run_id)
     if found is None or found[1]:
-        return  # a resumed run has to ask what its first attempt asked
+        return ()  # a resumed run has to ask what its first attempt asked
     thread = ThreadRef.parse_key(claim.thread_key)
     said: tuple[Said, ...] = ()
     with contextlib.suppress(TimeoutError):
@@ -118,7 +121,7 @@ async def read_past(
     if not said:  # at least the message that called Hermod is there
         log.warning("past_not_read", thread=claim.thread_key, tries_left=claim.past_left - 1)
         await store.save_past(claim, run.run_id, None)
-        return
+        return ()
     clean = [replace(s, text=redactor.redact(clean_text(s.text))) for s in said]
     told = build_past(clean, left_out={item.said_id for item in claim.items}, root=thread.thread)
     message = told or ModelMessage(role="user", content=NO_PAST)
@@ -126,6 +129,7 @@ async def read_past(
     row = NewMessage(role=message.role, body=dump_message(message), tokens=tokens, created_at=now)
     await store.save_past(claim, run.run_id, row)
     log.info("past_read", thread=claim.thread_key, messages=len(said))
+    return said
 
 
 class StoreOutputs:

@@ -339,7 +339,9 @@ class Session:
         adapter = self._adapters[desk.turn.thread.platform]
         if claim.past_left and adapter.capabilities.history:
             desk.status.show(READING)
-            await read_past(self._store, adapter, claim, desk.run, counter, self._redactor, self._clock.now())
+            past = await read_past(self._store, adapter, claim, desk.run, counter, self._redactor, self._clock.now())
+            if self._attachments is not None:
+                await self._attachments.note_said(claim.thread_key, past)
         memory = await load_memory(self._store, claim.thread_key, counter)
         made = RunFiles(self._attachments, claim.thread_key)
         live = Live(

@@ -13,6 +13,7 @@ from adapters.discord.buttons import has_stop
 from adapters.discord.client import PAGE, DiscordClient
 from adapters.discord.content import Names, markup_of, read_markup, read_name
 from adapters.discord.outcome import UNKNOWN_MESSAGE, Failed
+from adapters.discord.parse import parse_files
 from adapters.discord.wire import Wire, flag_of, id_of, number_of, parse_time, part_of, parts_of, text_of, time_of
 
 log = structlog.get_logger("hermod.discord")
@@ -208,4 +209,5 @@ def build_said(message: Wire, *, own: str, guild: str, names: Names | None = Non
         text=text,
         sent_at=parse_time(text_of(message, "timestamp")) or time_of(message_id),
         own=id_of(author, "id") == own,
+        files=tuple(parse_files(message, id_of(message, "channel_id"), message_id)),
     )

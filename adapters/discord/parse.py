@@ -196,7 +196,7 @@ def parse_message(said: Wire, channel: Channel, identity: Identity, names: Names
         mentioned=mentions_us(said, identity, own_role),
         direct=not channel.guild,
         sent_at=parse_time(text_of(said, "timestamp")) or time_of(message),
-        files=tuple(_parse_files(said, channel.id, message)),
+        files=tuple(parse_files(said, channel.id, message)),
         quoted=read(quoted_of(said, bot=bot, own=identity.user, inside=channel.is_thread)),
     )
 
@@ -226,7 +226,7 @@ def parse_removed(wire: Wire) -> Removed | None:
     return Removed(platform=PLATFORM, workspace=guild) if guild and "unavailable" not in wire else None
 
 
-def _parse_files(said: Wire, channel: str, message: str) -> list[FileRef]:
+def parse_files(said: Wire, channel: str, message: str) -> list[FileRef]:
     """Read attachments, those of forwarded messages too. Their URLs end soon, so the address is where to ask again."""
     attached = [*parts_of(said, "attachments"), *(a for s in snapshots_of(said) for a in parts_of(s, "attachments"))]
     return [

@@ -14,6 +14,7 @@ from adapters.slack.parse import (
     Identity,
     Person,
     build_author,
+    parse_file,
     read_text,
 )
 from adapters.slack.text import markup_of, quoted_of
@@ -195,6 +196,7 @@ def _build_said(message: Wire, identity: Identity, people: Mapping[str, Person])
         text=read_text(said_text(message), people, identity),
         sent_at=sent_at,
         own=is_own(message, identity),
+        files=tuple(parse_file(file) for file in parts_of(message, "files")),
     )
 
 

@@ -364,7 +364,7 @@ def _build_raw(body: Wire, event: Wire, said: Wire, identity: Identity, *, menti
         external=_is_external(said, identity),
         bot=bool(bot),
         called=text_of(said, "username") or text_of(part_of(said, "bot_profile"), "name"),
-        files=tuple(_parse_file(file) for file in parts_of(said, "files")),
+        files=tuple(parse_file(file) for file in parts_of(said, "files")),
         quoted=quoted_of(said, bot=bool(bot)),
     )
 
@@ -392,7 +392,7 @@ def _parse_stop(body: Wire, event: Wire, identity: Identity) -> RawStop | None:
     return RawStop(thread=thread, id=ts, user=user, sent_at=sent_at)
 
 
-def _parse_file(file: Wire) -> FileRef:
+def parse_file(file: Wire) -> FileRef:
     """Read a file. One of another organisation may come without its address (``file_access: check_file_info``)."""
     name = text_of(file, "name") or text_of(file, "title") or text_of(file, "id")
     return FileRef(

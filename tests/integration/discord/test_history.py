@@ -44,6 +44,17 @@ async def test_a_thread_is_read_from_its_question_on(server: DiscordServer) -> N
     assert [line.sent_at for line in said] == sorted(line.sent_at for line in said)
 
 
+async def test_files_that_were_attached_before_can_be_fetched(server: DiscordServer) -> None:
+    root = await server.mention("hello")
+    await server.open_thread("hello", message=root)
+    await server.say("", channel=root, user=server.bob, files={"log.txt": b"x"})
+    async with open_desk(server) as desk:
+        said = await desk.outbound.fetch_history(place(server, root), limit=5)
+        assert [[f.name for f in line.files] for line in said] == [[], ["log.txt"]]
+        assert await desk.outbound.fetch_file(said[1].files[0], max_bytes=1_000) == b"x"
+    assert "log.txt" in said[1].text
+
+
 @pytest.mark.parametrize("count", [3, 99, 100, 101, 250])
 async def test_only_the_newest_are_read_the_oldest_first(server: DiscordServer, count: int) -> None:
     root = await server.mention("hello")

@@ -172,6 +172,8 @@ async def test_a_thread_is_read_with_who_said_what(server: SlackServer) -> None:
         assert isinstance(await outbound.post(reply(root, "On it.")), Delivered)
         said = await outbound.fetch_history(place(root), limit=10)
         newest = await outbound.fetch_history(place(root), limit=2)
+        (file,) = said[2].files
+        assert await outbound.fetch_file(file, max_bytes=1_000) == b"x"
     assert [(s.author.name, s.text, s.own) for s in said] == [
         ("Alice", "the db is slow & @Bob knows", False),
         ("alerts", "CPU\n97 %", False),
@@ -181,6 +183,7 @@ async def test_a_thread_is_read_with_who_said_what(server: SlackServer) -> None:
     assert said[1].author.bot
     assert said[2].author.guest
     assert newest == said[2:]
+    assert [[f.name for f in s.files] for s in said] == [[], [], ["log.txt"], []]
     assert said[0].sent_at < said[3].sent_at
 
 

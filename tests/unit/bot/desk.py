@@ -113,7 +113,12 @@ class Desk:
             lease_s=5,
         )
         self.inbox = Inbox(
-            store=store, clock=clock, redactor=redactor, queue_limit=queue_limit, wake=self.dispatcher.wake
+            store=store,
+            clock=clock,
+            redactor=redactor,
+            queue_limit=queue_limit,
+            wake=self.dispatcher.wake,
+            erase_files=None if attachments is None else attachments.erase,
         )
 
     @property

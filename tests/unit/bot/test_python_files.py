@@ -9,11 +9,12 @@ import signal
 import sys
 from asyncio.subprocess import DEVNULL
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from adapters.chat import Command, FileRef, Message, RetryLater, ThreadRef
+from adapters.chat import Command, Deleted, FileRef, Message, RetryLater, Said, ThreadRef
 from agent_core.llm.scripted import call, say
 from agent_core.llm.types import ModelMessage
 from bot.attachments import Attachments
@@ -143,9 +144,27 @@ async def test_the_files_of_a_deleted_message_are_dropped(store: Store, tmp_path
     said = with_files(message("x"), FileRef(id="F1", name="data.csv"))
     await made.attachments.note([said])
     await made.attachments.fetch(KEY, None)
-    await made.attachments.erase(KEY, said.id)
+    await made.desk.inbox.accept(said)
+    await made.desk.dispatcher.work_all()
+    taken = Deleted(thread=said.thread, id="d1", message_id=said.id, author=ALICE, sent_at=said.sent_at)
+    await made.desk.inbox.accept(taken)
     assert await made.attachments.count(KEY) == 0
     assert (await made.attachments.fetch(KEY, None)).names == ()
+
+
+async def test_a_file_that_was_posted_before_hermod_was_called_is_there_too(store: Store, tmp_path: Path) -> None:
+    chat = FilingChat({"F1": b"1,2", "F2": b"own"})
+    chat.capabilities = replace(chat.capabilities, history=True)
+    asked = message("add it up")
+    at = asked.sent_at - timedelta(minutes=5)
+    earlier = Said(id="m0", author=BOB, text="numbers", sent_at=at, files=(FileRef(id="F1", name="n.csv", size=3),))
+    own = replace(earlier, id="m1", own=True, files=(FileRef(id="F2", name="plot.csv", size=3),))
+    chat.past = [earlier, own]
+    code = "import os\nprint(os.listdir('input'), open('input/n.csv').read())"
+    made = PythonDesk(store, tmp_path / "s", [call(("run_python", {"code": code})), say("done")], chat=chat)
+    await made.desk.inbox.accept(replace(asked, thread=replace(asked.thread, thread="m0"), id="m2"))
+    await made.desk.dispatcher.work_all()
+    assert made.results()[0]["stdout"] == "['n.csv'] 1,2\n"
 
 
 async def test_people_who_may_not_speak_leave_no_files(store: Store, tmp_path: Path) -> None:
