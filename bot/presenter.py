@@ -63,7 +63,7 @@ def build_reply_rows(
 
 
 def split_reply(reply: Reply, *, run_id: str, limits: Limits, now: datetime) -> tuple[NewOutboxItem, ...]:
-    """Build the rows of a whole answer that has to be posted in parts; one where it fits."""
+    """Build the rows of a whole answer that has to be posted in parts; one where it fits, and never none."""
     files = reply.files
     if limits.tail_in_file:
         fitted = fit_answer(reply.text, limits, measure=limits.measure)
@@ -71,6 +71,7 @@ def split_reply(reply: Reply, *, run_id: str, limits: Limits, now: datetime) -> 
         files += (Attachment(name=TAIL_NAME, content=fitted.tail),) if fitted.tail else ()
     else:
         parts = fit_markdown(reply.text, limits, measure=limits.measure)
+    parts = parts or (NOTHING_VISIBLE,)  # definitions of links alone make no part
     last = len(parts)
     return tuple(
         _build_row(

@@ -10,7 +10,18 @@ from typing import TypeVar
 
 import structlog
 
-from adapters.chat import ChatAdapter, Delivered, Delivery, Draft, InDoubt, Rejected, Reply, RetryLater, ThreadRef
+from adapters.chat import (
+    ChatAdapter,
+    Delivered,
+    Delivery,
+    Draft,
+    InDoubt,
+    Limits,
+    Rejected,
+    Reply,
+    RetryLater,
+    ThreadRef,
+)
 from agent_core.context import Clock
 from bot.presenter import build_notice, load_reply, split_reply
 from bot.storage.base import Claim, OutboxItem, OutboxState, Store
@@ -195,9 +206,12 @@ class Sender:
 
     async def _fit(self, claim: Claim, row: OutboxItem, reply: Reply, adapter: ChatAdapter) -> Reply:
         """Return what of a whole answer fits into the first post; the other parts are queued behind it."""
-        if row.run_id is None or reply.key != f"{row.run_id}/1" or len(reply.text) <= adapter.limits.text_max // 4:
+        if row.run_id is None or reply.key != f"{row.run_id}/1" or _is_short(reply.text, adapter.limits):
             return reply
-        parts = split_reply(reply, run_id=row.run_id, limits=adapter.limits, now=self._clock.now())
+        # some texts take seconds to be cut, and nothing else must wait for that
+        parts = await asyncio.to_thread(
+            split_reply, reply, run_id=row.run_id, limits=adapter.limits, now=self._clock.now()
+        )
         if len(parts) == 1:
             return reply
         await self._store.split_outbox(claim, row.id, parts)
@@ -296,6 +310,13 @@ class Sender:
         await self._store.finish_send(claim, row.id, state, remote_id=remote_id, reason=reason, next_at=next_at)
         self.delivered += state is OutboxState.DELIVERED
         self.failed += state is OutboxState.FAILED
+
+
+def _is_short(text: str, limits: Limits) -> bool:
+    """True for a text that certainly fits into one post, as quickly as that can be told."""
+    if len(text) > limits.text_max // 4:
+        return False
+    return limits.measure is None or limits.measure(text) <= limits.text_max
 
 
 async def _within(seconds: float, call: Awaitable[None]) -> None:

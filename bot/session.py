@@ -428,7 +428,7 @@ class Session:
                 feedback=answer.feedback,
                 files=self._redact_files(answer.files),
             )
-            rows = await asyncio.to_thread(build) if answer.files else build()  # megabytes take their time
+            rows = await asyncio.to_thread(build)  # megabytes take their time, and some texts seconds to be cut
         outcome = build_outcome(answer, claim.thread_key, rows, now)
         await self._store.finish_run(claim, run.run_id, outcome)
         if self._attachments is not None:

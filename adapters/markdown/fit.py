@@ -154,7 +154,8 @@ def fit_answer_costs(
     note: str = TAIL_NOTE,
 ) -> Fitted:
     """Cut ``text`` like ``fit_answer``, for a platform that counts several things at once (see ``fit_costs``)."""
-    head, *beyond = fit_costs(text, (chars_max,), lambda part: (len(part),)) if len(text) > chars_max else (text,)
+    whole = fit_costs(text, (chars_max,), lambda part: (len(part),)) if len(text) > chars_max else (text,)
+    head, *beyond = [*whole] or [""]  # a text of any length may show nothing
     cutting = Rest()
     coming = _fit_costs(head, size, costs, grain, cutting)
     parts = list(islice(coming, parts_max))

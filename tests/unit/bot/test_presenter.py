@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from pydantic_core import to_json
 
 from adapters.chat import Delivered, Delivery, InDoubt, Limits, Reply, RetryLater
 from agent_core.context import SystemClock
@@ -16,7 +18,7 @@ from bot.sender import UNDELIVERED, UNKNOWN_DELIVERY
 from bot.storage.base import Claim, NewOutboxItem, OutboxState, Store, StoreError
 from bot.storage.sqlite import SqliteStore
 from tests.unit.bot.desk import Desk, desk
-from tests.unit.bot.recording import message
+from tests.unit.bot.recording import MemoryChat, message
 
 THREAD = message("").thread
 
@@ -138,6 +140,16 @@ def test_an_answer_that_would_show_nothing_says_so(text: str) -> None:
     assert [NOTHING_VISIBLE in row.body for row in rows] == [True]
 
 
+@pytest.mark.parametrize("tail_in_file", [False, True])
+@pytest.mark.parametrize("text", ["[a]: https://example.com", "[a]: <b>\n" * 5_000])
+def test_an_answer_of_link_definitions_alone_is_answered_by_a_word_and_not_by_nothing(
+    text: str, tail_in_file: bool
+) -> None:
+    limits = Limits(text_max=400, tail_in_file=tail_in_file)
+    rows = build_reply_rows(THREAD, text, run_id="r1", limits=limits, now=SystemClock().now())
+    assert [NOTHING_VISIBLE in row.body for row in rows] == [True]
+
+
 @pytest.mark.parametrize("text", ["👍", "…", "**", "---", "是", "42", "`x`"])
 def test_a_short_answer_is_an_answer(text: str) -> None:
     now = SystemClock().now()
@@ -153,6 +165,46 @@ async def test_a_long_answer_is_several_posts_in_order_without_a_word_lost(store
     assert len(made.texts) > 4
     assert max(map(len, made.texts)) <= made.chat.limits.text_max
     assert " ".join(made.texts).split() == text.split()
+
+
+class MeasuredChat(MemoryChat):
+    """A chat in which a bar takes two hundred characters."""
+
+    limits = Limits(text_max=2_000, measure=lambda text: len(text) + 200 * text.count("|"))
+
+
+def whole_row(text: str) -> NewOutboxItem:
+    """The whole answer of a run, as a draft that did not become it leaves it."""
+    reply = Reply(thread=THREAD, text=text, key="r1/1")
+    body = to_json(reply).decode()
+    return NewOutboxItem(key=reply.key, thread_key=THREAD.key, run_id="r1", body=body, created_at=SystemClock().now())
+
+
+async def test_a_short_answer_whose_rendering_is_long_becomes_several_posts(store: Store) -> None:
+    made, _ = desk(store, [], chat=MeasuredChat())
+    await store.add_outbox(whole_row("\n\n".join(["a|b"] * 12)))
+    await made.dispatcher.work_all()
+    assert len(made.texts) > 1
+    assert " ".join(made.texts).split() == ["a|b"] * 12
+
+
+async def test_a_text_is_never_cut_on_the_thread_that_serves_all_others(store: Store) -> None:
+    seen: set[int] = set()
+
+    def measure(text: str) -> int:
+        seen.add(threading.get_ident())
+        return len(text)
+
+    class Watched(MemoryChat):
+        limits = Limits(text_max=400, measure=measure)
+
+    text = "\n\n".join(["words " * 20] * 60)
+    made, _ = desk(store, [say(text)], chat=Watched())
+    await store.add_outbox(whole_row(text))
+    await ask(made)
+    assert len(made.texts) > 20
+    assert seen
+    assert threading.get_ident() not in seen
 
 
 class HangsAfterBegin(SqliteStore):
