@@ -1,6 +1,6 @@
 #!/bin/sh
-# Write constraints.txt: the newest versions that fit pyproject.toml, for development, the tests' servers and
-# every light extra (sandbox is left out; nothing in it is used yet).
+# Write constraints.txt: the newest versions that fit pyproject.toml, for development, the servers of the tests and
+# every extra.
 set -eu
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}
