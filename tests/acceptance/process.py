@@ -135,6 +135,7 @@ class HermodProcess:
         )
         self._process: asyncio.subprocess.Process | None = None
         self.log_path = folder / f"{name}.log"
+        self._earlier_ports = 0
 
     @property
     def database(self) -> Path:
@@ -142,6 +143,7 @@ class HermodProcess:
 
     async def start(self) -> None:
         """Start the process; it is not waited for until it is connected."""
+        self._earlier_ports = len(self._ports())
         with self.log_path.open("ab") as log:
             self._process = await self.start_command("run", *self._options, output=log)
 
@@ -159,11 +161,12 @@ class HermodProcess:
     async def find_port(self) -> int:
         """Read the HTTP port that the newest start took from its log."""
         async with asyncio.timeout(20):
-            while True:
-                ports = [e["port"] for e in self.events() if e.get("event") == "http_listening"]
-                if ports:
-                    return int(str(ports[-1]))
+            while len(ports := self._ports()) <= self._earlier_ports:  # noqa: ASYNC110 - a log tells nobody
                 await asyncio.sleep(0.05)
+        return ports[-1]
+
+    def _ports(self) -> list[int]:
+        return [int(str(e["port"])) for e in self.events() if e.get("event") == "http_listening"]
 
     def events(self) -> list[Mapping[str, object]]:
         """The log events of all starts so far."""
