@@ -6,7 +6,9 @@ import importlib.util
 import ipaddress
 import os
 import shutil
+import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -54,6 +56,20 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for report in skipped:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         terminalreporter.write_line(f"{report.nodeid}: {reason.removeprefix('Skipped: ')}")
+
+
+# -- signals ---------------------------------------------------------------------------------------
+
+
+def pytest_configure() -> None:
+    """Let the processes that tests start hear Ctrl-C.
+
+    A shell starts what it puts in the background (``make test &``) with SIGINT ignored, and every process inherits
+    that; Python then installs no handler, so that a test waits for the end of what it interrupted in vain.
+    """
+    here = threading.current_thread() is threading.main_thread()
+    if here and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # -- network ---------------------------------------------------------------------------------------
