@@ -20,7 +20,8 @@ FEEDBACK = "feedback"
 """Name of the thumbs; their value is the reply's ``feedback``, a slash, and ``up`` or ``down``."""
 
 STOP = "stop"
-"""Name of the button that ends the run of the thread in which it is pressed; it has no value."""
+"""Name of the button that ends the run of the thread in which it is pressed; it has no value,
+and a button of this name that has one is another button."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,30}")
 _ROW, _BUTTON = 1, 2  # component types
@@ -70,7 +71,7 @@ def build_stop() -> tuple[Wire, ...]:
 
 def has_stop(message: Mapping[str, object]) -> bool:
     """True for a message of Discord's JSON that bears the stop button: an answer of ours that is not finished."""
-    return any((parse_custom_id(custom_id) or ("",))[0] == STOP for custom_id in _custom_ids(message.get("components")))
+    return any(parse_custom_id(custom_id) == (STOP, "") for custom_id in _custom_ids(message.get("components")))
 
 
 def _custom_ids(components: object) -> Iterator[str]:

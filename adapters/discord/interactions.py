@@ -149,15 +149,16 @@ class DiscordInteractions:
         self._remember(received, responder)
         thread, author, at = received.thread, received.author, received.sent_at
         name, value = meant
+        stops = meant == (STOP, "")
         async with self._telling(responder if first == "said" else None):
-            if name == STOP:
+            if stops:
                 taken = await accept(Stop(thread=thread, id=received.id, author=author, sent_at=at))
             else:
                 taken = await accept(
                     Action(thread=thread, id=received.id, author=author, name=name, value=value, sent_at=at)
                 )
         if not taken and first == "said":
-            await self._tell(responder, NOTHING_TO_STOP if name == STOP else UNUSED_BUTTON)
+            await self._tell(responder, NOTHING_TO_STOP if stops else UNUSED_BUTTON)
 
     async def _suggest(self, received: Received) -> None:
         offer = self._offers.get(received.name)
