@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import io
 import json
 from collections.abc import Collection
 from urllib.parse import urlsplit
@@ -81,7 +82,7 @@ class SlackFiles:
         timeout = aiohttp.ClientTimeout(total=UPLOAD_TIMEOUT_S)
         try:
             async with self._client.session.post(
-                url, data=content, timeout=timeout, allow_redirects=False, proxy=find_proxy(url)
+                url, data=io.BytesIO(content), timeout=timeout, allow_redirects=False, proxy=find_proxy(url)
             ) as answer:
                 if answer.status != 200:
                     return _refused(f"Slack did not take the bytes (HTTP {answer.status})")
