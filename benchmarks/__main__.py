@@ -10,10 +10,10 @@ import os
 import platform
 from pathlib import Path
 
-from benchmarks import failover, memory, overhead, slack_latency, startup
+from benchmarks import failover, memory, overhead, sandbox, slack_latency, startup
 from benchmarks.table import Row, render_table
 
-NAMES = ("overhead", "memory", "failover", "startup", "slack")
+NAMES = ("overhead", "memory", "failover", "startup", "slack", "sandbox")
 ROUNDS, QUICK_ROUNDS, QUICK_SHARE = 5, 2, 0.5
 
 
@@ -47,6 +47,8 @@ def main() -> int:
         rows += startup.measure(rounds)
     if "slack" in names:
         rows += slack_latency.measure(quick=args.quick)
+    if "sandbox" in names:
+        rows += sandbox.measure(rounds)
     print(
         f"{rounds} interleaved rounds, minimum; ratios to raw SDK (httpx2) of the same round; "
         f"Python {platform.python_version()}, {os.cpu_count()} cores"

@@ -101,6 +101,18 @@ def find_named(name: str) -> list[int]:
     return found
 
 
+def find_descendants(pid: int) -> list[int]:
+    """Return the children of a process, and theirs."""
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        for path in Path(f"/proc/{waiting.pop()}/task").glob("*/children"):
+            numbers = [int(number) for number in path.read_text().split()]
+            found += numbers
+            waiting += numbers
+    return found
+
+
 def is_alive(pid: int) -> bool:
     """Tell whether a process is there and is not only waiting to be reaped by whoever took it over."""
     try:

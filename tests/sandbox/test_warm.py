@@ -16,24 +16,32 @@ from bot.tools.python_sandbox.forked_run import ZygoteBroken
 from bot.tools.python_sandbox.process import Output
 from bot.tools.python_sandbox.types import RunStatus, SandboxUnavailable
 from bot.tools.python_sandbox.warm import Zygote
-from tests.sandbox.sandboxes import NAME_ITSELF, SOON_S, OpenSandbox, Sandbox, find_named, is_alive, until
+from tests.sandbox.sandboxes import (
+    NAME_ITSELF,
+    SOON_S,
+    OpenSandbox,
+    Sandbox,
+    find_descendants,
+    find_named,
+    is_alive,
+    until,
+)
 
 FOREVER = "import time\nwhile True:\n    time.sleep(0.01)\n"
 PARENT = "import os; print(os.getppid())"
 
 
 async def find_zygote(sandbox: Sandbox) -> int:
-    """Return the zygote's process, as this machine numbers it."""
+    """Return the zygote's process, as this machine numbers it, among the descendants of this one."""
     inner = int((await sandbox.run(PARENT)).stdout)
-    mark = "/sandbox" if sandbox.backend.name == "namespaces" else str(sandbox.backend.tuning.cache)
-    for entry in os.listdir("/proc"):
+    for pid in find_descendants(os.getpid()):
         try:
-            command = read(f"/proc/{entry}/cmdline").decode()
-            numbers = read(f"/proc/{entry}/status").decode().partition("NSpid:")[2].split("\n")[0].split()
+            command = read(f"/proc/{pid}/cmdline")
+            numbers = read(f"/proc/{pid}/status").decode().partition("NSpid:")[2].split("\n")[0].split()
         except OSError:
             continue
-        if "hermod_sandbox_child" in command and mark in command and inner == int(numbers[-1]):
-            return int(entry)
+        if command.split(b"\0")[1:2] == [b"-I"] and inner == int(numbers[-1]):
+            return pid
     raise AssertionError(f"no zygote has the number {inner}")
 
 
@@ -281,25 +289,13 @@ async def test_a_bot_that_is_killed_takes_every_process_of_the_sandbox_along(kin
     bot = start_bot(kind, NAME_ITSELF.format(name=name))
     try:
         await until(lambda: len(find_named(name)) == 2, "both runs are there")
-        zygotes = [pid for pid in _descendants(bot.pid) if pid not in find_named(name)]
+        zygotes = [pid for pid in find_descendants(bot.pid) if pid not in find_named(name)]
         assert zygotes
     finally:
         bot.kill()
         bot.wait()
     await until(lambda: not find_named(name), "the runs are gone")
     await until(lambda: not any(is_alive(pid) for pid in zygotes), "the zygote and its wrapper are gone")
-
-
-def _descendants(pid: int) -> list[int]:
-    found: list[int] = []
-    waiting = [pid]
-    while waiting:
-        children = Path(f"/proc/{waiting.pop()}/task").glob("*/children")
-        for path in children:
-            numbers = [int(number) for number in path.read_text().split()]
-            found += numbers
-            waiting += numbers
-    return found
 
 
 def test_the_messages_are_small_enough_for_one_packet() -> None:

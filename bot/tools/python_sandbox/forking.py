@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot.tools.python_sandbox.child.landlock import landlock_abi
+from bot.tools.python_sandbox.child_files import install_child
 from bot.tools.python_sandbox.forked_run import ForkedRun, ZygoteBroken
-from bot.tools.python_sandbox.interpreter import PRELOADED, Interpreter
+from bot.tools.python_sandbox.interpreter import COMMON, PRELOADED, Interpreter
 from bot.tools.python_sandbox.kept import Kept, KeptInterpreters, KeptLimits, Pipes
 from bot.tools.python_sandbox.limiter import Limiter, read_cpu
 from bot.tools.python_sandbox.outcome import build_outcome
@@ -83,15 +84,19 @@ class ForkingBackend(ABC):
 
     name: str
     enforcing = True
+    fonts: str
+    """Where a new interpreter finds the list of fonts that another one made."""
+    rules_left_out: tuple[str, ...] = ()
+    """Rules of the child's policy that this backend cannot use."""
 
     def __init__(self, interpreter: Interpreter, tuning: Tuning) -> None:
         self.interpreter = interpreter
         self.tuning = tuning
+        self._child: Path | None = None
         self._turns = Turns(tuning.places or count_places())
-        self._pool = ZygotePool(
-            lambda: self.start_zygote(tuning.preload if tuning.warm else ()),
-            runs_per_zygote=tuning.runs_per_zygote if tuning.warm else 1,
-        )
+        most = tuning.runs_per_zygote
+        self._plain = ZygotePool(lambda: self.start_zygote(COMMON if tuning.warm else ()), runs_per_zygote=most)
+        self._packed = ZygotePool(lambda: self.start_zygote((*COMMON, *tuning.preload)), runs_per_zygote=most)
         self._kept = KeptInterpreters(tuning.kept, tuning.marks)
         self._probe = Probe(self, interpreter)
 
@@ -106,6 +111,12 @@ class ForkingBackend(ABC):
     @abstractmethod
     def open_place(self, pool: ZygotePool, run: SandboxRun) -> AbstractAsyncContextManager[tuple[Zygote, Place]]:
         """Hold a zygote and a place for the run's files."""
+
+    async def find_child(self) -> Path:
+        """Return the folder of the child's compiled modules, made at the first use."""
+        if self._child is None:
+            self._child = await install_child(self.interpreter, self.tuning.cache)
+        return self._child
 
     async def describe(self) -> Mapping[str, str]:
         """Return what is worth knowing about this backend here; the probe's verdict is kept for as long as it is so."""
@@ -139,7 +150,18 @@ class ForkingBackend(ABC):
     async def aclose(self) -> None:
         """End every process that this backend has."""
         await self._kept.aclose()
-        await self._pool.aclose()
+        await self._plain.aclose()
+        await self._packed.aclose()
+
+    def _choose_pool(self, run: SandboxRun) -> ZygotePool:
+        """Take the zygote that has the packages if the program seems to need one.
+
+        Forking one with pandas in memory, and the end of such a process, take as long as all else together, so other
+        programs are spared it. A wrong guess costs time only: every package can be imported in both.
+        """
+        names = {name.partition(".")[0] for name in self.tuning.preload}
+        wanted = self.tuning.warm and (bool(run.session) or any(name in run.code for name in names))
+        return self._packed if wanted else self._plain
 
     # -- one program, one process ------------------------------------------------------------------
 
@@ -148,11 +170,12 @@ class ForkingBackend(ABC):
         stdout, stderr = (Output(keep_bytes=run.limits.output_bytes) for _ in range(2))
         stdout.on_read = stderr.on_read = limiter.count_output
         with contextlib.closing(stdout), contextlib.closing(stderr):
-            async with self.open_place(self._pool, run) as (zygote, place):
+            async with self.open_place(self._choose_pool(run), run) as (zygote, place):
                 await place.bring_in(run)
                 request = self._build_request(run, place)
                 started = time.monotonic()
-                process = await _fork(zygote, request, (stdout.write_fd, stderr.write_fd))
+                fds = (stdout.write_fd, stderr.write_fd)
+                process = await _fork(zygote, request, fds, cold=not self.tuning.warm)
                 stdout.close_writer()
                 stderr.close_writer()
                 limiter.attach(process.kill)
@@ -178,16 +201,17 @@ class ForkingBackend(ABC):
             "cpu_s": _SESSION_CPU_S if run.session else max(1, round(limits.cpu_s)),
             "file_bytes": limits.file_bytes,
             "open_files": limits.open_files,
-            "without": self.tuning.without,
+            "without": (*self.tuning.without, *self.rules_left_out),
         }
-        body = json.dumps({"policy": policy, "code": "" if run.session else run.code}).encode()
+        fonts = "" if self.tuning.warm or "plot" not in run.code else self.fonts
+        body = json.dumps({"policy": policy, "code": "" if run.session else run.code, "fonts": fonts}).encode()
         return len(body).to_bytes(4, "big") + body
 
     # -- an interpreter that is kept ---------------------------------------------------------------
 
     async def _start_kept(self, run: SandboxRun) -> Kept:
         async with AsyncExitStack() as resources:
-            zygote, place = await resources.enter_async_context(self.open_place(self._pool, run))
+            zygote, place = await resources.enter_async_context(self.open_place(self._choose_pool(run), run))
             pipes = resources.enter_context(contextlib.closing(Pipes(run.limits.output_bytes)))
             await place.bring_in(run)
             process = await _fork(zygote, self._build_request(run, place), pipes.child_ends)
@@ -225,9 +249,9 @@ async def _find_exit(kept: Kept, limiter: Limiter, code: int | None, cpu_before:
     return Exit(code=code, cpu_s=cpu_s, peak_memory_bytes=max(peak_bytes, 0))
 
 
-async def _fork(zygote: Zygote, request: bytes, fds: Sequence[int]) -> ForkedRun:
+async def _fork(zygote: Zygote, request: bytes, fds: Sequence[int], *, cold: bool = False) -> ForkedRun:
     try:
-        return await zygote.fork(request, fds)
+        return await zygote.fork(request, fds, cold=cold)
     except ZygoteBroken as error:
         raise SandboxUnavailable(f"the sandbox did not start the program: {error}") from error
 

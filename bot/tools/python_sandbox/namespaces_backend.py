@@ -23,7 +23,6 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from bot.tools.python_sandbox.child_files import install_child
 from bot.tools.python_sandbox.forking import ForkingBackend, Tuning
 from bot.tools.python_sandbox.interpreter import Interpreter, build_environ
 from bot.tools.python_sandbox.place import Place
@@ -72,6 +71,7 @@ class NamespacesBackend(ForkingBackend):
     """
 
     name = "namespaces"
+    fonts = CACHE
 
     def __init__(self, interpreter: Interpreter, tuning: Tuning, program: str) -> None:
         super().__init__(interpreter, tuning)
@@ -79,12 +79,13 @@ class NamespacesBackend(ForkingBackend):
 
     async def start_zygote(self, preload: tuple[str, ...]) -> Zygote:
         """Start a zygote inside a bubblewrap."""
-        child = await install_child(self.interpreter, self.tuning.cache)
+        child = await self.find_child()
         return await Zygote.start(
             wrapper=build_command(self._program, self.interpreter, child, self.tuning.cache),
             python=self.interpreter.executable,
             child=CHILD,
             preload=preload,
+            spare=True,
             scratch_root=SCRATCH_ROOT,
             environ=build_environ(CACHE),
             reply_timeout_s=self.tuning.reply_timeout_s,

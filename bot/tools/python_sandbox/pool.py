@@ -20,8 +20,7 @@ class ZygotePool:
 
     Args:
         start: starts one.
-        runs_per_zygote: after how many runs the next one is started; the old one is ended with its last run. 1: every
-            run has one of its own.
+        runs_per_zygote: after how many runs the next one is started; the old one is ended with its last run.
     """
 
     def __init__(self, start: Callable[[], Awaitable[Zygote]], *, runs_per_zygote: int = RUNS_PER_ZYGOTE) -> None:
@@ -29,6 +28,7 @@ class ZygotePool:
         self._runs_per_zygote = runs_per_zygote
         self._current: Zygote | None = None
         self._holders: dict[Zygote, int] = {}
+        self._ending: set[asyncio.Task[None]] = set()
         self._starting = asyncio.Lock()
         self._closed = False
 
@@ -51,7 +51,7 @@ class ZygotePool:
                 os.close(scratch.fd)
                 with contextlib.suppress(ZygoteBroken):
                     zygote.release(scratch)
-            await self._let_go(zygote)
+            self._let_go(zygote)
 
     async def _get(self, scratch_bytes: int, scratch_entries: int) -> tuple[Zygote, Scratch | None]:
         for last in (False, True):
@@ -61,7 +61,7 @@ class ZygotePool:
                 return zygote, await zygote.prepare(scratch_bytes=scratch_bytes, scratch_entries=scratch_entries)
             except BaseException as error:
                 if zygote is not None:
-                    await self._let_go(zygote)
+                    self._let_go(zygote)
                 if not isinstance(error, ZygoteBroken):
                     raise
                 if last:
@@ -75,33 +75,34 @@ class ZygotePool:
             self._current = None
             for zygote in tuple(self._holders):
                 await zygote.aclose()
+            if self._ending:
+                await asyncio.wait(self._ending)
 
     async def _find(self) -> Zygote:
         if self._closed:
             raise SandboxUnavailable("the sandbox has been closed; nothing was run")
-        if self._runs_per_zygote == 1:
-            only = await self._start()
-            self._holders[only] = 1
-            return only
         async with self._starting:
             current = self._current
             if current is None or not current.usable or current.runs_started >= self._runs_per_zygote:
                 self._current = None
                 if current is not None:
-                    await self._retire(current)
+                    self._retire(current)
                 current = self._current = await self._start()
                 self._holders[current] = 0
             self._holders[current] += 1
             return current
 
-    async def _let_go(self, zygote: Zygote) -> None:
+    def _let_go(self, zygote: Zygote) -> None:
         self._holders[zygote] -= 1
         if zygote is not self._current:
-            await self._retire(zygote)
+            self._retire(zygote)
 
-    async def _retire(self, zygote: Zygote) -> None:
+    def _retire(self, zygote: Zygote) -> None:
         if self._holders.get(zygote, 0) and zygote.usable:
             return  # the last of its holders comes here again
-        await zygote.aclose()
+        # No run waits for that: what is left of a zygote's surroundings can take longer to go than a run took.
+        ending = asyncio.create_task(zygote.aclose())
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
         if not self._holders.get(zygote, 0):
             self._holders.pop(zygote, None)

@@ -101,6 +101,7 @@ class Zygote:
         python: str,
         child: str,
         preload: Sequence[str] = (),
+        spare: bool = False,
         scratch_root: str = "",
         environ: Mapping[str, str],
         reply_timeout_s: float = REPLY_TIMEOUT_S,
@@ -112,6 +113,7 @@ class Zygote:
             python: the interpreter, as the wrapper sees it.
             child: the folder of the child's modules, as the wrapper sees it.
             preload: modules to load, if they are installed.
+            spare: let it fork the next run's process ahead.
             scratch_root: where it is to mount the runs' file systems; empty: nowhere.
             environ: all that it gets of an environment.
             reply_timeout_s: how long it may take to answer, and to tell that a run has ended.
@@ -123,7 +125,7 @@ class Zygote:
         ours.setblocking(False)
         errors = Output(keep_bytes=8 * KiB)
         parent = 0 if wrapper else os.getpid()
-        arguments = [child, str(theirs.fileno()), str(parent), scratch_root, *preload]
+        arguments = [child, str(theirs.fileno()), str(parent), scratch_root, "1" if spare else "0", *preload]
         command = [*wrapper, python, "-I", "-B", "-X", "utf8", "-c", _START, *arguments]
         try:
             process = spawn(command, environ=environ, stderr=errors.write_fd, keep_fds=(theirs.fileno(),))
@@ -183,13 +185,14 @@ class Zygote:
             raise self._break(f"it made no scratch file system: {reply.message.get('error', 'it does not say why')}")
         return Scratch(path=path, fd=reply.fds[0])
 
-    async def fork(self, request: bytes, fds: Sequence[int]) -> ForkedRun:
+    async def fork(self, request: bytes, fds: Sequence[int], *, cold: bool = False) -> ForkedRun:
         """Fork a run. It has begun when this returns; when this is cancelled, it is killed.
 
         Args:
             request: see ``child/cold.py``; read by the forked child only.
             fds: what becomes its stdout and stderr; with two more, its pipe of requests and its pipe of answers, and it
                 serves one program after the other (``child/session.py``).
+            cold: let the forked process become a new interpreter.
 
         Raises:
             ZygoteBroken: it could not; if anything was begun, it is dead.
@@ -199,7 +202,8 @@ class Zygote:
         try:
             os.write(request_fd, request)
             os.lseek(request_fd, 0, os.SEEK_SET)
-            reply = await self._ask({"op": "run", "session": len(fds) > _ONE_PROGRAM_FDS}, [request_fd, *fds])
+            kind = "cold" if cold else "once" if len(fds) == _ONE_PROGRAM_FDS else "session"
+            reply = await self._ask({"op": "run", "kind": kind}, [request_fd, *fds])
         finally:
             os.close(request_fd)
         if reply.run is None:

@@ -73,28 +73,31 @@ class Zygote:
         self._waiting = select.poll()
         self._libc = ctypes.CDLL(None, use_errno=True)
 
-    def serve(self, preload: Iterable[str], parent: int) -> None:
+    def serve(self, preload: Iterable[str], parent: int, *, spare: bool) -> None:
         """Load the packages, say hello, and answer until the bot's end of the socket is closed.
 
-        With packages, one process is always forked ahead and waits for its run: with pandas in memory a fork and what
-        must be done after it take longer than an interpreter's start. It is forked from the same untouched state, and
-        serves one run like any other.
+        With a spare, one process is always forked ahead and waits for its run: with pandas in memory a fork and what
+        must be done after it take half as long as an interpreter's start. It is forked from the same untouched state,
+        and serves one run like any other.
 
         Args:
             preload: modules to load; one that is not installed is left out.
             parent: the process that must be alive; 0: not to be known here.
+            spare: whether to fork ahead.
         """
         _die_with_parent(parent)
         packages = _load(preload)
+        _exercise()
         sys.stdout.flush()  # what a package says while it is loaded would end up in the first run's output
         sys.stderr.flush()
         self._read = default_read_paths()
-        gc.collect()
-        gc.freeze()
+        if spare:  # not worth it for one run
+            gc.collect()
+            gc.freeze()
         self._send({"op": "hello", "id": 0, "prefix": sys.prefix, "packages": packages, "abi": landlock_abi()})
         self._waiting.register(self._control.fileno(), select.POLLIN)
         while True:
-            events = self._waiting.poll(0 if self._spare is None and packages else None)
+            events = self._waiting.poll(0 if spare and self._spare is None else None)
             if not events:
                 self._fork_spare()
             for descriptor, _ in events:
@@ -117,7 +120,7 @@ class Zygote:
                 case "release":
                     self._release(str(message["scratch"]))
                 case "run":
-                    self._start(id_, bool(message["session"]), descriptors)
+                    self._start(id_, str(message["kind"]), descriptors)
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -151,12 +154,12 @@ class Zygote:
 
     # -- runs --------------------------------------------------------------------------------------
 
-    def _start(self, id_: int, session: bool, descriptors: list[int]) -> None:
+    def _start(self, id_: int, kind: str, descriptors: list[int]) -> None:
         try:
             run = self._spare or self._fork()
             self._spare = None
             run.id = id_
-            run.channel.sendmsg([b"session" if session else b"once"], [_rights(*descriptors)])
+            run.channel.sendmsg([kind.encode()], [_rights(*descriptors)])
         except OSError as error:
             self._send({"op": "started", "id": id_, "error": f"no process can be made: {error.strerror}"})
             return
@@ -220,7 +223,9 @@ def _become_run(zygote: int, channel: _socket.socket, read: tuple[str, ...], rep
         for name in _OWN_MODULES:
             del sys.modules[name]
         kind, descriptors = _receive(channel)
-        if kind:
+        if kind == b"cold":
+            _start_anew(descriptors, report)
+        elif kind:
             _lock_in(read, descriptors, report, session=kind == b"session")
     except BaseException as error:  # noqa: BLE001 - nothing that goes wrong here may end up in the zygote's loop
         os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace"))
@@ -246,6 +251,17 @@ def _lock_in(read: tuple[str, ...], descriptors: list[int], report: int, *, sess
     run_source(wanted.code)
 
 
+def _start_anew(descriptors: list[int], report: int) -> NoReturn:
+    """Become a new interpreter (``main.py``), which shares neither addresses nor hash seed with this one."""
+    request, stdout, stderr = descriptors
+    count = _arrange_descriptors([stdout, stderr, request], report)
+    for descriptor in range(1, count + 1):
+        os.set_inheritable(descriptor, True)
+    main = os.path.join(os.path.dirname(os.path.abspath(__file__)), "main.py")
+    command = [sys.executable, "-I", "-B", "-X", "utf8", main, str(count - 1), str(count)]
+    os.execve(sys.executable, command, os.environ)  # noqa: S606 - our own interpreter
+
+
 def _close_all_but(*kept: int) -> None:
     """Close the control socket and all that belongs to other runs, before anything is waited for."""
     first = 3
@@ -268,11 +284,10 @@ def _arrange_descriptors(wanted: list[int], report: int) -> int:
 
 
 def _reseed() -> None:
-    """Seed the generators that were seeded before the fork anew, else every run draws the same numbers."""
-    for name in ("random", "numpy.random"):
-        module = sys.modules.get(name)
-        if module is not None:
-            module.seed()
+    """Seed numpy's generator anew, else every run draws the same numbers; ``random`` does it itself after a fork."""
+    module = sys.modules.get("numpy.random")
+    if module is not None:
+        module.seed(int.from_bytes(os.urandom(4), sys.byteorder))
 
 
 # -- the process -----------------------------------------------------------------------------------
@@ -294,6 +309,23 @@ def _load(modules: Iterable[str]) -> str:
             continue
         found[name.partition(".")[0]] = str(getattr(module, "__version__", ""))
     return "\n".join(f"{name} {version}" for name, version in found.items())
+
+
+def _exercise() -> None:
+    """Use what was loaded once, so that what packages do at their first use is done before the first run is forked.
+
+    Else every run does it again, in memory of its own: a first DataFrame, a first plot.
+    """
+    pandas, pyplot = sys.modules.get("pandas"), sys.modules.get("matplotlib.pyplot")
+    if pandas is not None:
+        str(pandas.DataFrame({"a": range(10), "b": [str(n) for n in range(10)]}).describe(include="all"))
+    if pyplot is not None:
+        import io
+
+        pyplot.plot([1, 2], label="a")
+        pyplot.legend()
+        pyplot.savefig(io.BytesIO())
+        pyplot.close("all")
 
 
 def _receive(control: _socket.socket) -> tuple[bytes, list[int]]:
@@ -324,8 +356,8 @@ def main(arguments: list[str]) -> None:
 
     Args:
         arguments: the socket's descriptor, the parent's process or 0, the folder for scratch file systems or nothing,
-            then the modules to load.
+            whether to fork ahead (1 or 0), then the modules to load.
     """
-    control, parent, scratch_root, *preload = arguments
+    control, parent, scratch_root, spare, *preload = arguments
     os.set_inheritable(int(control), False)
-    Zygote(_socket.socket(fileno=int(control)), scratch_root).serve(preload, int(parent))
+    Zygote(_socket.socket(fileno=int(control)), scratch_root).serve(preload, int(parent), spare=spare == "1")
