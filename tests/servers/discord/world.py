@@ -175,7 +175,7 @@ class World:
     def calls_to(self, pattern: str) -> list[Call]:
         return [c for c in self.calls if re.search(pattern, f"{c.method} {c.path}")]
 
-    async def wait_until(self, predicate: Callable[[], Any], timeout: float = 5.0) -> Any:
+    async def wait_until(self, predicate: Callable[[], Any], timeout: float = 30.0) -> Any:
         """Wait for a true value of ``predicate`` and return it; raises TimeoutError.
 
         It is asked after each change here, and now and then, since it may look at the client.

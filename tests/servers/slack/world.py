@@ -29,6 +29,10 @@ EVENTS = (
 )
 
 
+PATIENCE_S = 60.0
+"""How long a test waits for what has to happen: a process may need ten seconds to start where others work too."""
+
+
 class World:
     """An in-memory workspace with one installed app; ``add_workspace`` makes further ones."""
 
@@ -230,6 +234,14 @@ class World:
         bot = self.workspaces[self.channels[channel].team].bot_user
         return [m for m in self.messages(channel, thread_ts) if m.get("user") == bot]
 
+    def replies(self, channel: str, thread_ts: str | None = None) -> list[Json]:
+        """The bot's messages that are whole. What is only shown while an answer is written has no key of a reply yet.
+
+        An answer is seen early where a machine is slow, so whoever looks at its words waits for these.
+        """
+        posted = self.bot_messages(channel, thread_ts)
+        return [m for m in posted if m.get("metadata", {}).get("event_type") == "hermod_reply"]
+
     def calls_to(self, method: str) -> list[ApiCall]:
         return [c for c in self.calls if c.method == method]
 
@@ -279,7 +291,7 @@ class World:
         """What went above the published rates."""
         return self.ledger.violations()
 
-    async def wait_until(self, predicate: Callable[[], Any], timeout: float = 5.0) -> Any:
+    async def wait_until(self, predicate: Callable[[], Any], timeout: float = PATIENCE_S) -> Any:
         """Wait for a truthy ``predicate()``; it is checked again after every change."""
 
         async def poll() -> Any:
@@ -290,8 +302,13 @@ class World:
 
         return await asyncio.wait_for(poll(), timeout)
 
-    async def wait_connected(self, timeout: float = 10.0, *, sockets: int = 1) -> None:
+    async def wait_connected(self, timeout: float = PATIENCE_S, *, sockets: int = 1) -> None:
+        """Wait for so many open connections; of an app that was ended before, ``wait_gone`` has to be waited for."""
         await self.wait_until(lambda: len(self.open_sockets) >= sockets, timeout)
+
+    async def wait_gone(self) -> None:
+        """Wait until no connection is open: that an app has ended is noticed here a moment after its end."""
+        await self.wait_until(lambda: not self.open_sockets)
 
     @property
     def origin(self) -> str:
