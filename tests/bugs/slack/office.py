@@ -120,15 +120,17 @@ async def open_office(
 
 
 def shown(message: Wire) -> str:
-    """What people see of a message: its blocks, or its text when it has none (with the marks of its formatting)."""
-    if blocks := message.get("blocks"):
-        return "\n".join(_block_texts(blocks))
-    return html.unescape(str(message.get("text", "")))
+    """What people see of a message: its blocks, or its text where they hold none (with the marks of its formatting).
+
+    An answer that was watched while it was written is such a text, with the buttons of its end as blocks below it.
+    """
+    texts = list(_block_texts(message.get("blocks") or []))
+    return "\n".join(texts) if texts else html.unescape(str(message.get("text", "")))
 
 
 def links(message: Wire) -> list[tuple[str, str]]:
     """The addresses of a message that can be followed, each with its words: of its blocks, or of its text."""
-    if message.get("blocks"):
+    if any(_block_texts(message.get("blocks") or [])):
         return [(part["url"], str(part.get("text") or part["url"])) for part in elements(message, "link")]
     text = str(message.get("text", ""))
     marked = [(url, label or url) for url, label in re.findall(r"<(https?://[^|>]+)(?:\|([^>]*))?>", text)]

@@ -87,10 +87,10 @@ async def test_b083_every_text_is_utf8_whatever_the_machine_says(tmp_path: Path)
         )
         await hermod.start()
         try:
-            await slack.wait_connected(20)
+            await slack.wait_connected()
             root = await slack.mention("wie groß? 🐌")
-            await slack.wait_until(lambda: slack.bot_messages("C1OPS", root), 20)
-            assert shown(slack.bot_messages("C1OPS", root)[0]) == "größer als 5 秒 🐢"
+            await slack.wait_until(lambda: slack.replies("C1OPS", root))
+            assert shown(slack.replies("C1OPS", root)[0]) == "größer als 5 秒 🐢"
             sent = [str(m["content"]) for m in model.requests[0].messages]
             assert "🦉" in sent[0]
             assert "wie groß? 🐌" in sent[-1]
@@ -171,9 +171,9 @@ async def test_b094_tokens_reach_no_log_in_any_form(tmp_path: Path) -> None:
         slack.inject("users.info", drop=True)
         await hermod.start()
         try:
-            await slack.wait_connected(20)
+            await slack.wait_connected()
             root = await slack.mention("leak")
-            await slack.wait_until(lambda: slack.bot_messages("C1OPS", root), 20)
+            await slack.wait_until(lambda: slack.replies("C1OPS", root))
         finally:
             await hermod.stop()
         log = hermod.log_path.read_text()
@@ -185,12 +185,13 @@ async def test_b094_tokens_reach_no_log_in_any_form(tmp_path: Path) -> None:
 
 
 async def test_b097_a_link_that_a_page_smuggled_in_is_not_fetched_and_carries_no_secret(tooled: Office) -> None:
+    tooled.slack.inject("chat.startStream", error="method_deprecated", times=10**6)  # a stream has no such arguments
     tooled.model.on(step=0).tools(("read_page", {"topic": "disks"}))
     tooled.model.on(step=1).dynamic(lambda r: Reply("Fine. " + r.tool_results["read_page"].partition("with ")[2]))
     root = await tooled.ask("what does the wiki say about disks?")
     (message,) = tooled.answers(root)
-    (call,) = tooled.slack.calls_to("chat.postMessage")
-    assert (call.args["unfurl_links"], call.args["unfurl_media"]) == (False, False)
+    posts = tooled.slack.calls_to("chat.postMessage")
+    assert {(call.args["unfurl_links"], call.args["unfurl_media"]) for call in posts} == {(False, False)}
     assert DSN not in str(tooled.model.requests[-1].messages)
     assert "p4ss-w0rd" not in str(message)
     assert elements(message, "image") == []
