@@ -8,8 +8,8 @@ stored: it is handed over again here, a few times. The reader of the gateway nev
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Protocol
 
@@ -33,7 +33,7 @@ from adapters.discord.parse import (
     parse_message,
     parse_removed,
 )
-from adapters.discord.wire import Wire, id_of, ids_of, parts_of, snowflake_of
+from adapters.discord.wire import Wire, id_of, ids_of, parse_time, parts_of, snowflake_of, text_of
 
 log = structlog.get_logger("hermod.discord")
 
@@ -55,6 +55,9 @@ FetchPage = Callable[[str, str], Awaitable["tuple[Wire, ...] | None"]]
 
 PAGES = 10
 """So many pages of a channel are read after a session was lost."""
+
+OUTAGE_S = 120.0
+"""So long before Discord says that a guild is unavailable its events may have ceased."""
 
 _WITH_MESSAGES = (0, 2, 5, 10, 11, 12, 13)
 _REMEMBERED = 5_000
@@ -118,6 +121,8 @@ class DiscordIntake:
         self._handed: dict[str, None] = {}  # ids of messages that were handed over, so that none is read again
         self._direct: dict[str, None] = {}  # ids of conversations that something was said in
         self._gaps: dict[int, datetime] = {}  # by shard: since when messages may have been missed
+        self._shown: set[str] = set()  # guilds that the sessions of now have shown
+        self._away: dict[str, datetime] = {}  # by guild that is unavailable: since when
         self._shards = 1
         self._unread_told = False
         self.last_event_at: datetime | None = None
@@ -136,6 +141,7 @@ class DiscordIntake:
     def begin(self, shard: int, since: datetime) -> None:
         """Take note that a shard has a new session, and that what was said after ``since`` may have been missed."""
         self._gaps[shard] = since
+        self._shown = {guild for guild in self._shown if self._shard_of(guild) != shard}
         accept, identity = self._accept, self._identity
         if accept is None or identity is None or shard:
             return
@@ -173,9 +179,7 @@ class DiscordIntake:
             case "GUILD_CREATE":
                 self._take_guild(data, accept, identity)
             case "GUILD_DELETE":
-                removed = parse_removed(data)
-                if removed is not None:
-                    self._put(removed.workspace, partial(self._remove, removed))
+                self._take_guild_gone(data)
 
     def take_interaction(self, interaction: discord.Interaction) -> None:
         """Take an interaction; returns at once. Interactions wait for nothing, they have to be answered soon."""
@@ -229,16 +233,30 @@ class DiscordIntake:
                 self._put(thread.id, partial(self._hand_over, deleted, accept))
 
     def _take_guild(self, data: Wire, accept: Accept, identity: Identity) -> None:
-        """A new session shows a guild: read what was said in it while there was none."""
+        """A guild is shown: read what was said in it while there was no session, or during its outage."""
         guild = id_of(data, "id")
-        since = self._gaps.get((int(guild) >> 22) % self._shards) if guild else None
-        if since is None:
+        since = self._away.pop(guild, None) if guild in self._shown else self._gaps.get(self._shard_of(guild))
+        if not guild or since is None:
             return
-        after = snowflake_of(since)
+        self._shown.add(guild)
+        joined = parse_time(text_of(data, "joined_at"))
+        after = snowflake_of(since if joined is None else max(since, joined))
         for wire in (*parts_of(data, "channels"), *parts_of(data, "threads")):
             channel, newest = parse_channel(wire, guild), id_of(wire, "last_message_id")
             if channel is not None and wire.get("type") in _WITH_MESSAGES and newest and int(newest) > after:
                 self._put(channel.id, partial(self._catch_up, channel, after, accept, identity))
+
+    def _take_guild_gone(self, data: Wire) -> None:
+        guild, removed = id_of(data, "id"), parse_removed(data)
+        if removed is None:
+            self._away.setdefault(guild, self._now() - timedelta(seconds=OUTAGE_S))
+            return
+        self._shown.discard(guild)
+        self._away.pop(guild, None)
+        self._put(removed.workspace, partial(self._remove, removed))
+
+    def _shard_of(self, guild: str) -> int:
+        return (int(guild) >> 22) % self._shards if guild else 0
 
     def _put(self, key: str, work: Work) -> None:
         if not self._lanes.put(key, work):
@@ -273,24 +291,37 @@ class DiscordIntake:
 
     async def _catch_up(self, channel: Channel, after: int, accept: Accept, identity: Identity) -> None:
         """Take what was said in a channel after an id, the oldest first. What is known already is known by its id."""
-        missed: list[Wire] = []
-        before = ""
+        seen: list[Wire] = []
+        before, whole = "", False  # whole: what was seen begins before the gap, or with the channel
         for _ in range(PAGES):
             page = await self._fetch_page(channel.id, before)
             if page is None:
                 log.warning("discord_gap_not_read", channel=channel.id)
                 break
-            newer = [said for said in page if (message := id_of(said, "id")) and int(message) > after]
-            missed += [said for said in newer if id_of(said, "id") not in self._handed]
-            if len(newer) < 100:
+            seen += [{**said, "guild_id": channel.guild} for said in page if id_of(said, "id")]
+            whole = len(page) < 100 or int(id_of(seen[-1], "id")) <= after
+            if whole:
                 break
-            before = id_of(newer[-1], "id")
-        for said in reversed(missed):
-            wire = {**said, "guild_id": channel.guild}
+            before = id_of(seen[-1], "id")
+        begun = self._find_begin(seen, channel, identity) if whole else 0
+        for said in reversed(seen):
+            message = id_of(said, "id")
+            if int(message) <= after or message in self._handed:
+                continue
             if channel.guild and not channel.is_thread:
-                self._take_said(wire, accept, identity)
-            elif is_for_us(wire, identity, self._own_role(wire), self._bots):
-                await self._say(wire, accept, identity)  # here, so that what is said now comes after it
+                self._take_said(said, accept, identity)
+            elif int(message) >= begun and is_for_us(said, identity, self._own_role(said), self._bots):
+                await self._say(said, accept, identity)  # here, so that what is said now comes after it
+
+    def _find_begin(self, seen: Sequence[Wire], channel: Channel, identity: Identity) -> int:
+        """Return the id of the first message by which we take part in a thread; what is before was not said to us.
+
+        When it was said, it was turned away, since nobody had called us; nor is it a question afterwards.
+        """
+        if not channel.guild or channel.owner == identity.user or channel.id in self._mentioned:
+            return 0
+        signs = (s for s in seen if is_ours(s, identity) or mentions_us(s, identity, self._own_role(s)))
+        return min((int(id_of(said, "id")) for said in signs), default=2**64)
 
     async def _delete(self, data: Wire, accept: Accept) -> None:
         channel = await self._find_channel(data)

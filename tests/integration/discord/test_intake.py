@@ -374,11 +374,45 @@ async def test_a_thread_that_was_archived_before_is_asked_for_once(server: Disco
 
 async def test_what_was_said_shortly_before_a_start_is_heard(server: DiscordServer, inbox: Inbox) -> None:
     thread = await server.open_thread("incident")
-    wanted = [await server.mention("first"), await server.say("second", channel=thread)]
+    wanted = [
+        await server.mention("first"),
+        await server.mention("why?", channel=thread),
+        await server.say("second", channel=thread),
+    ]
     await server.say("no mention")
     async with running(server, inbox, catch_up_s=300.0):
-        await inbox.wait_for(lambda: len(inbox.messages) == 2)
+        await inbox.wait_for(lambda: len(inbox.messages) == 3)
         assert sorted(await heard(server, inbox)) == sorted(wanted)
+
+
+async def test_what_people_said_in_a_thread_before_they_called_hermod_is_no_question_after_a_restart(
+    server: DiscordServer, inbox: Inbox
+) -> None:
+    """It was turned away when it was said; a restart reads it again, and knows the thread meanwhile."""
+    thread = await server.open_thread("incident")
+    await server.say("the site is slow", channel=thread)
+    asked = await server.mention("which queries?", channel=thread)
+    followed = await server.say("and yesterday?", channel=thread)
+    async with running(server, inbox, catch_up_s=300.0):
+        await inbox.wait_for(lambda: len(inbox.messages) == 2)
+        assert await heard(server, inbox) == [asked, followed]
+
+
+async def test_after_an_outage_of_a_server_only_what_was_said_in_it_is_read(
+    server: DiscordServer, inbox: Inbox
+) -> None:
+    thread = await server.open_thread("incident")
+    ahead = timedelta(0)
+    async with running(server, inbox, catch_up_s=300.0, now=lambda: datetime.now(UTC) + ahead):
+        asked = await server.mention("which queries?", channel=thread)
+        await inbox.wait_for(lambda: inbox.messages)
+        ahead = timedelta(hours=1)
+        server.fast_forward(3600)
+        reads = len(server.calls_to("GET /channels/.*/messages"))
+        await server.fail_guild()
+        await server.restore_guild()
+        assert await heard(server, inbox) == [asked]
+        assert len(server.calls_to("GET /channels/.*/messages")) == reads
 
 
 async def test_what_was_said_long_before_a_start_is_not(server: DiscordServer, inbox: Inbox) -> None:

@@ -208,6 +208,11 @@ class People(Interactions):
         gid = guild or self.guild_id
         self._dispatch("GUILD_DELETE", lambda s: {"id": gid, "unavailable": True}, GUILDS, guild=gid)
 
+    async def restore_guild(self, guild: str | None = None) -> None:
+        """The outage is over: GUILD_CREATE, as at the beginning of a session."""
+        gid = guild or self.guild_id
+        self._dispatch("GUILD_CREATE", lambda s: self._guild_create(gid, s.intents), GUILDS, guild=gid)
+
     def fast_forward(self, seconds: float) -> None:
         """Let time pass at once: tokens, buckets, nonces, sessions and addresses grow older."""
         self.clock.advance(seconds)
