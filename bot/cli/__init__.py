@@ -26,11 +26,13 @@ tools_app = typer.Typer(help="List the tools, or run one.", no_args_is_help=True
 sessions_app = typer.Typer(help="Look at the threads that Hermod remembers.", no_args_is_help=True)
 feedback_app = typer.Typer(help="Look at what people thought of answers.", no_args_is_help=True)
 installations_app = typer.Typer(help="Look at the workspaces that installed Hermod.", no_args_is_help=True)
+sandbox_app = typer.Typer(help="Run code for others, or see what locks it in here.", no_args_is_help=True)
 audit_app = typer.Typer(help="Check the audit chain.", no_args_is_help=True)
 app.add_typer(tools_app, name="tools")
 app.add_typer(sessions_app, name="sessions")
 app.add_typer(feedback_app, name="feedback")
 app.add_typer(installations_app, name="installations")
+app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(audit_app, name="audit")
 
 Config = Annotated[
@@ -223,6 +225,51 @@ def installations_forget(
     from bot.cli.installations import run_installations_forget
 
     _finish(run_installations_forget(workspaces, config=config))
+
+
+@sandbox_app.command("serve")
+def sandbox_serve(
+    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen at; 0 takes a free one.", min=0, max=65535)] = 8485,
+    token_env: Annotated[
+        str | None, typer.Option(help="Variable that holds the token.", show_default=False, metavar="NAME")
+    ] = None,
+    token_file: Annotated[Path | None, typer.Option(help="File that holds the token.", show_default=False)] = None,
+    places: Annotated[
+        int | None, typer.Option(help="Programs at once; else two for each core.", min=1, max=1000, show_default=False)
+    ] = None,
+    waiting: Annotated[int, typer.Option(help="Programs that may wait; more are refused.", min=0, max=1000)] = 16,
+    seconds: Annotated[float, typer.Option(help="Longest time of a program.", min=1, max=60)] = 60,
+    certificate: Annotated[
+        Path | None, typer.Option(help="Certificate for TLS, with --key.", show_default=False)
+    ] = None,
+    key: Annotated[Path | None, typer.Option(help="Its private key.", show_default=False)] = None,
+    config: Config = None,
+    verbose: Verbose = False,
+) -> None:
+    """Run programs for Hermod elsewhere, until SIGTERM: the service behind the sandbox backend `runner`."""
+    from bot.cli.sandbox import ServeOptions, run_sandbox_serve
+
+    options = ServeOptions(
+        host=host,
+        port=port,
+        token_env=token_env,
+        token_file=token_file,
+        places=places,
+        most_waiting=waiting,
+        most_seconds=seconds,
+        certificate=certificate,
+        key=key,
+    )
+    _finish(run_sandbox_serve(options, config=config, verbose=verbose))
+
+
+@sandbox_app.command("check")
+def sandbox_check(config: Config = None, as_json: Json = False) -> None:
+    """Run the sandbox's canaries for real and say what it enforces; exit 1 when code is not locked in."""
+    from bot.cli.sandbox import run_sandbox_check
+
+    _finish(run_sandbox_check(config=config, as_json=as_json))
 
 
 @audit_app.command("verify")

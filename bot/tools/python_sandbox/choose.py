@@ -14,6 +14,7 @@ from bot.tools.python_sandbox.host_backend import HostBackend
 from bot.tools.python_sandbox.interpreter import Interpreter, check_folder, find_interpreter
 from bot.tools.python_sandbox.landlock_backend import LandlockBackend
 from bot.tools.python_sandbox.namespaces_backend import NamespacesBackend, find_bubblewrap
+from bot.tools.python_sandbox.runner_backend import RunnerBackend
 from bot.tools.python_sandbox.types import SandboxBackend, SandboxUnavailable
 
 _REMEDY = (
@@ -62,7 +63,7 @@ async def open_sandbox(settings: SandboxSettingsLike, *, state: Path | None = No
     """
     match settings.backend:
         case "runner":
-            return await _open_runner(settings)
+            return await _open_runner(settings, state)
         case "none-i-accept-host-code-execution":
             interpreter, tuning = await _prepare(settings, state)
             return HostBackend(interpreter, tuning)
@@ -110,7 +111,17 @@ async def _first(backends: list[SandboxBackend], wanted: str) -> SandboxBackend:
     raise SandboxUnavailable(f"{'; '.join(reasons)}; {_REMEDY}")
 
 
-async def _open_runner(settings: SandboxSettingsLike) -> SandboxBackend:
+async def _open_runner(settings: SandboxSettingsLike, state: Path | None) -> SandboxBackend:
     if not settings.runner_url or settings.runner_token is None:
         raise SandboxUnavailable("sandbox.backend is runner: set sandbox.runner_url and sandbox.runner_token")
-    raise SandboxUnavailable("this release has no backend called runner")
+    if state is not None:
+        for private in (state, state / "sessions"):
+            check_folder(private)
+    marks = None if state is None else state / "sessions"
+    runner = RunnerBackend(settings.runner_url, settings.runner_token.get_secret_value(), marks=marks)
+    try:
+        await runner.connect()
+    except BaseException:
+        await runner.aclose()
+        raise
+    return runner
