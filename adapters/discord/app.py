@@ -203,6 +203,7 @@ class DiscordAdapter:
     async def stop(self) -> None:
         """Stop receiving, let what was received be stored, close everything. Safe to call twice."""
         await self._connection.stop()
+        await self._outbound.close()
         await self._http.close()
 
     # -- commands

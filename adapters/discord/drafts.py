@@ -47,6 +47,7 @@ SLOW_S = 12.0
 """How seldom at most; each refusal doubles the time, each edit that is taken brings it down again."""
 
 HALT_S = 10.0
+CLOSE_S = 3.0
 PAUSE_MAX_S = 60.0
 MOST_TRIES = 3
 PROGRESS = 2
@@ -130,7 +131,7 @@ class DiscordDraft:
         await self._find_lost()
         if not self._id:
             return None
-        if reply.private_to or not fits(reply.text):
+        if reply.private_to or not await asyncio.to_thread(fits, reply.text):
             await self._remove()
             return None
         outcome = await self._port.post(reply)
@@ -144,14 +145,14 @@ class DiscordDraft:
         await self._find_lost()
         await self._remove()
 
-    async def halt(self) -> None:
-        """Write nothing more; a call that is under way is waited for. What is visible stays."""
+    async def halt(self, within_s: float = HALT_S) -> None:
+        """Write nothing more; a call that is under way is waited for, so long. What is visible stays."""
         self._closed.set()
         writer, self._writer = self._writer, None
         if writer is None:
             return
         if self._calling:
-            await asyncio.wait([writer], timeout=HALT_S)
+            await asyncio.wait([writer], timeout=within_s)
         if not writer.done():
             self._lost |= self._calling and not self._id
             writer.cancel()
@@ -293,8 +294,7 @@ class DiscordDrafts:
 
     async def close(self) -> None:
         """Write nothing more; what is visible stays for ``discard``."""
-        for draft in list(self._drafts):
-            await draft.halt()
+        await asyncio.gather(*(draft.halt(CLOSE_S) for draft in list(self._drafts)))
 
 
 def _is_unfinished(message: Wire, own: str, place: Place) -> bool:

@@ -12,7 +12,8 @@ import io
 import ipaddress
 import json
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -23,6 +24,9 @@ from discord.http import HTTPClient, Route
 API_URL = "https://discord.com/api/v10"
 
 CONNECT_S = 5.0
+
+CLOSE_S = 3.0
+"""So long ``close`` waits for calls under way: one that is cut off leaves a post in doubt."""
 
 PATIENT_S = 30.0
 """The longest 429 that discord.py itself sleeps on (the least that it can be told)."""
@@ -65,6 +69,7 @@ class DiscordHttp(HTTPClient):
         self.token = token.strip() or None
         self.api_url = api_url.rstrip("/")
         self._own: aiohttp.ClientSession | None = None
+        self._running: set[asyncio.Future[None]] = set()  # calls of ``attempt``
 
     @property
     def session(self) -> aiohttp.ClientSession:
@@ -77,10 +82,12 @@ class DiscordHttp(HTTPClient):
         return self._own
 
     async def close(self) -> None:
-        """Close every connection; a later ``attempt`` opens new ones."""
-        if self._own is not None:
-            await self._own.close()
-            self._own = None
+        """Let calls under way end, for a moment, and close every connection; a later ``attempt`` opens new ones."""
+        session, self._own = self._own, None
+        if session is not None:
+            if self._running:
+                await asyncio.wait(set(self._running), timeout=CLOSE_S)
+            await session.close()
         await super().close()
 
     async def request(self, route: Route, **kwargs: Any) -> Any:
@@ -112,23 +119,34 @@ class DiscordHttp(HTTPClient):
         elif body is not None:
             headers["Content-Type"] = "application/json"
             data = _to_json(body)
-        async with (
-            asyncio.timeout(timeout_s),
-            self.session.request(
-                route.method,
-                self.build_url(route),
-                data=data,
-                headers=headers,
-                proxy=self.proxy,
-                allow_redirects=False,  # the token is for this host only
-            ) as response,
-        ):
-            content = await response.read()
+        with self._call_under_way():
+            async with (
+                asyncio.timeout(timeout_s),
+                self.session.request(
+                    route.method,
+                    self.build_url(route),
+                    data=data,
+                    headers=headers,
+                    proxy=self.proxy,
+                    allow_redirects=False,  # the token is for this host only
+                ) as response,
+            ):
+                content = await response.read()
         return Answer(
             status=response.status,
             data=_parse(content, response.content_type),
             headers={name.lower(): value for name, value in response.headers.items()},
         )
+
+    @contextmanager
+    def _call_under_way(self) -> Iterator[None]:
+        ended = asyncio.get_running_loop().create_future()
+        self._running.add(ended)
+        try:
+            yield
+        finally:
+            self._running.discard(ended)
+            ended.set_result(None)
 
     def build_url(self, route: Route) -> str:
         """Build the address of a route here."""

@@ -110,7 +110,8 @@ class DiscordOutbound:
         cannot becomes a direct message: it is never shown to all.
         """
         try:
-            payload = render_reply(reply)
+            # some texts take a second to be rendered, and nothing else must wait for that
+            payload = await asyncio.to_thread(render_reply, reply)
         except ValueError as error:
             return Rejected(reason=f"the reply cannot be shown: {error}")
         _remember(self._sent, reply.key, self._sent.get(reply.key, self._client.monotonic()))

@@ -64,7 +64,7 @@ def _short(text: str) -> str:
 
 
 def _render(text: str, start: int) -> str:
-    if len(text) - start > 4 * CONTENT_MAX:  # not worth rendering: too long whatever it is
+    if len(text) - start > 2 * CONTENT_MAX:  # hardly ever fits, and may take long to be rendered
         return text[start:]
     if not start:
         return render_markdown(text).content

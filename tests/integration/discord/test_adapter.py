@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from adapters.chat import ChatAdapter, Command, Delivered, PlanStep, Reply, ThreadRef
 from adapters.commands import CommandOffer, CommandOption, Completing, HasCommands
 from adapters.discord.app import DiscordAdapter
-from tests.integration.discord.conftest import Inbox, build_adapter, wait_connected
+from tests.integration.discord.conftest import Inbox, build_adapter, running, wait_connected
 from tests.servers.discord import DiscordServer
 
 
@@ -54,6 +56,36 @@ async def test_what_was_left_of_an_answer_is_removed(
     await draft.abandon()
     await adapter.discard_draft(thread, remote_id)
     assert shown(server, thread) == []
+
+
+async def test_a_post_that_is_under_way_at_the_stop_is_not_cut_off(server: DiscordServer, inbox: Inbox) -> None:
+    """Else it would be in doubt: looked for, and a private one told to be perhaps missing."""
+    async with running(server, inbox) as adapter:
+        thread = await ask(server, inbox)
+        await adapter.set_status(thread, "opens the thread")
+        server.inject(f"POST /channels/{thread.thread}/messages", delay=0.3, only_delay=True)
+        posting = asyncio.create_task(adapter.post(Reply(thread=thread, text="Two.", key="run/1")))
+        await server.wait_until(lambda: server.calls_to(f"POST /channels/{thread.thread}/messages"))
+        await adapter.stop()
+        assert isinstance(await posting, Delivered)
+    assert shown(server, thread) == ["Two."]
+
+
+async def test_a_stop_leaves_no_draft_that_is_written_on(server: DiscordServer, inbox: Inbox) -> None:
+    before = asyncio.all_tasks()
+    async with running(server, inbox) as adapter:
+        thread = await ask(server, inbox)
+        draft = adapter.open_draft(thread, asker=None)
+        assert draft is not None
+        await draft.show("The one")
+        await server.wait_until(lambda: shown(server, thread))
+    left = {task.get_name() for task in asyncio.all_tasks() - before if task.get_name().startswith("discord")}
+    assert left == set()
+    await draft.show("The one on")
+    outcome = await draft.finish(Reply(thread=thread, text="The one on `orders`.", key="run/1"))
+    assert isinstance(outcome, Delivered)
+    assert shown(server, thread) == ["The one on `orders`."]
+    await adapter.stop()
 
 
 async def test_signs_and_history(server: DiscordServer, adapter: DiscordAdapter, inbox: Inbox) -> None:

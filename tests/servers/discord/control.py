@@ -20,8 +20,8 @@ VERBS = frozenset(
         "change_thread", "click", "delete", "delete_channel", "deny", "dm_with", "drop_acks", "edit", "emit",
         "fail_guild", "fast_forward", "hang_up", "hold_events", "inject", "interaction", "invalidate", "invite_bot",
         "kick_bot", "kill_sockets", "mention", "messages", "open_post", "open_thread", "pinged", "react", "reconnect",
-        "release_events", "restore_guild", "say", "set_knobs", "set_role", "signs", "silence", "slash", "submit_modal", "threads",
-        "typing_in", "unfurl", "unreact",
+        "release_events", "restore_guild", "say", "set_knobs", "set_role", "signs", "silence", "slash", "submit_modal",
+        "threads", "typing_in", "unfurl", "unreact",
     }
 )  # fmt: skip
 FIELDS = frozenset(
