@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import functools
-import importlib
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.contract.chat.features import CANNOT, WAYS, Way, find_feature
+from tests.contract.chat.features import CANNOT, WAYS, find_feature
 from tests.contract.chat.place import Place
 from tests.contract.chat.unable import Check
 
@@ -21,11 +21,16 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A scenario that is declared. ``name`` is that of its test, ``cases`` how many it has on each platform."""
+    """A scenario that is declared: its module, the name of its test, the id of its feature."""
 
     module: str
     name: str
     feature: str
+
+    @property
+    def id(self) -> str:
+        """Module and name, as pytest writes them."""
+        return f"{self.module}::{self.name}"
 
     @property
     def title(self) -> str:
@@ -64,16 +69,16 @@ def scenario(feature: str, *, unable: Check | None = None) -> Callable[[Test], T
 
 
 def declared() -> Iterator[Scenario]:
-    """Yield every scenario of this folder, in the order of modules and lines, without running anything."""
+    """Yield every scenario of this folder, in the order of modules and lines, as it is written; nothing is imported."""
     for path in sorted(FOLDER.glob("test_*.py")):
-        module = importlib.import_module(f"tests.contract.chat.{path.stem}")
-        for name, value in vars(module).items():
-            marks = getattr(value, "pytestmark", []) if name.startswith("test_") else []
-            for mark in marks:
-                if mark.name == "feature":
-                    yield Scenario(module=path.name, name=name, feature=mark.args[0])
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.AsyncFunctionDef) and node.name.startswith("test_"):
+                for feature in _features_of(node):
+                    yield Scenario(module=path.name, name=node.name, feature=feature)
 
 
-def is_able(feature: str, way: Way) -> bool:
-    """False where ``CANNOT`` says so."""
-    return (feature, way) not in CANNOT
+def _features_of(test: ast.AsyncFunctionDef) -> Iterator[str]:
+    for mark in test.decorator_list:
+        match mark:
+            case ast.Call(func=ast.Name(id="scenario"), args=[ast.Constant(value=str(feature))]):
+                yield feature
