@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from subprocess import DEVNULL
 from typing import IO
@@ -72,6 +72,17 @@ _OFFLINE = """
 name = "main"
 kind = "offline"
 """
+
+
+PATIENCE_S = 60.0
+"""How long is waited for what another process has to do; to start alone may take it ten seconds beside other work."""
+
+
+async def until(condition: Callable[[], object], timeout_s: float = PATIENCE_S) -> None:
+    """Wait for what no event tells of: what another process wrote, or which requests a server has."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # noqa: ASYNC110 - see above
+            await asyncio.sleep(0.01)
 
 
 class HermodProcess:
@@ -160,18 +171,16 @@ class HermodProcess:
 
     async def find_port(self) -> int:
         """Read the HTTP port that the newest start took from its log."""
-        async with asyncio.timeout(20):
-            while len(ports := self._ports()) <= self._earlier_ports:  # noqa: ASYNC110 - a log tells nobody
-                await asyncio.sleep(0.05)
-        return ports[-1]
+        await until(lambda: len(self._ports()) > self._earlier_ports)
+        return self._ports()[-1]
 
     def _ports(self) -> list[int]:
         return [int(str(e["port"])) for e in self.events() if e.get("event") == "http_listening"]
 
     def events(self) -> list[Mapping[str, object]]:
-        """The log events of all starts so far."""
-        lines = self.log_path.read_text(errors="replace").splitlines() if self.log_path.exists() else []
-        return [json.loads(line) for line in lines if line.startswith("{")]
+        """The log events of all starts so far; a line that is just being written is none yet."""
+        text = self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+        return [json.loads(line) for line in text.rpartition("\n")[0].splitlines() if line.startswith("{")]
 
     async def get(self, path: str) -> tuple[int, str]:
         """Ask the HTTP port."""
@@ -181,7 +190,7 @@ class HermodProcess:
 
     async def wait_ready(self) -> None:
         """Wait until every platform is connected, as ``/readyz`` tells."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             while (await self.get("/readyz"))[0] != 200:  # noqa: ASYNC110 - only asking tells
                 await asyncio.sleep(0.05)
 
