@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.process import HermodProcess
+from tests.acceptance.process import HermodProcess, until
 from tests.servers.openai import OpenAIServer, Reply, Request
 from tests.servers.slack import SlackServer
 
@@ -43,24 +43,25 @@ def register(registry):
     def block() -> str:
         """Block a thread."""
         note("begun")
-        time.sleep(30)
+        time.sleep(60)
         return "late"
 
     async def look() -> str:
-        """Look."""
+        """Look until the test has seen enough."""
         note("begun")
-        await asyncio.sleep(0.6)
+        while not LOG.with_name("seen").exists():
+            await asyncio.sleep(0.02)
         return "looked"
 
     registry.register(hang, timeout_s=60)
     registry.register(block, timeout_s=60)
-    registry.register(look)
+    registry.register(look, timeout_s=60)
 '''
 
 
 @pytest.fixture
 async def slack() -> AsyncIterator[SlackServer]:
-    async with SlackServer(ack_timeout=1.0, retry_delays=(0.2, *(0.5,) * 100)) as server:
+    async with SlackServer(ack_timeout=10.0, retry_delays=(0.2, *(0.5,) * 100)) as server:
         yield server
 
 
@@ -82,10 +83,27 @@ def said(slack: SlackServer, root: str) -> list[str]:
     return [str(m["text"]) for m in slack.bot_messages("C1OPS", root)]
 
 
-async def begun(hermod: HermodProcess, count: int = 1) -> None:
-    async with asyncio.timeout(20):
-        while hermod.tool_log.read_text().count("begun") < count:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+async def begun(hermod: HermodProcess) -> None:
+    await until(lambda: "begun" in hermod.tool_log.read_text())
+
+
+def ends(hermod: HermodProcess, root: str) -> list[object]:
+    """How the runs of a thread ended."""
+    events = [e for e in hermod.events() if e.get("event") == "run_ended"]
+    return [e["error"] for e in events if str(e["thread"]).endswith(root)]
+
+
+def end_look(hermod: HermodProcess) -> None:
+    """Let the tool that looks come to its end."""
+    (hermod.folder / "seen").touch()
+
+
+async def time_a_word(slack: SlackServer) -> float:
+    """Seconds until somebody who stops where nothing runs is told so: the way there and back, on this machine now."""
+    asked = time.time()
+    root = await slack.mention("!stop")
+    await slack.wait_until(lambda: slack.bot_messages("C1OPS", root))
+    return time.time() - asked
 
 
 @pytest.mark.parametrize("tool", ["hang", "block"])
@@ -96,19 +114,23 @@ async def test_a_stop_ends_a_run_within_a_second_while_its_tool_hangs(
     model.on(user="hello").text("here I am")
     await hermod.start()
     await slack.wait_connected()
+    ways = [await time_a_word(slack)]
     root = await slack.mention("go")
     await begun(hermod)
     asked = time.time()
     await slack.say("!stop", thread_ts=root, user="U2BOB")
-    await slack.wait_until(lambda: any("Stopped." in text for text in said(slack, root)), 10)
-    assert time.time() - asked < 2.0  # with the way there and back on a busy machine
-    ends = [e for e in hermod.events() if e.get("event") == "run_ended"]
-    assert [e["error"] for e in ends] == ["cancelled"]
+    await slack.wait_until(lambda: any("Stopped." in text for text in said(slack, root)))
+    took_s = time.time() - asked
+    ways.append(await time_a_word(slack))
+    most_s = 1.0 + 5 * max(ways)  # the second that is promised, and what this machine needs for any word now
+    assert took_s < most_s
+    await until(lambda: ends(hermod, root))
+    assert ends(hermod, root) == ["cancelled"]
     if tool == "hang":
         cancelled = float(re.findall(r"cancelled ([0-9.]+)", hermod.tool_log.read_text())[0])
-        assert cancelled - asked < 1.0
+        assert cancelled - asked < most_s
     await slack.say("hello again", thread_ts=root)
-    await slack.wait_until(lambda: "here I am" in said(slack, root), 20)
+    await slack.wait_until(lambda: "here I am" in said(slack, root))
     assert len(said(slack, root)) == 2
     assert model.violations == []
     assert slack.violations == []
@@ -126,10 +148,11 @@ async def test_what_waits_carries_a_sign_and_a_word_for_the_run_goes_into_it(
     await begun(hermod)
     steer = await slack.say("!steer only the last hour", thread_ts=root, user="U2BOB")
     second = await slack.say("second question", thread_ts=root)
-    await slack.wait_until(lambda: bool(slack.signs(second)) and bool(slack.signs(steer)), 10)
+    await slack.wait_until(lambda: bool(slack.signs(second)) and bool(slack.signs(steer)))
     assert slack.signs(second) != slack.signs(steer)
-    await slack.wait_until(lambda: len(said(slack, root)) == 2, 20)
-    await slack.wait_until(lambda: slack.signs(second) == [], 10)
+    end_look(hermod)
+    await slack.wait_until(lambda: len(slack.replies("C1OPS", root)) == 2)
+    await slack.wait_until(lambda: slack.signs(second) == [])
     assert said(slack, root) == ["the last hour only", "and the second"]
     steered = [text for text in (str(m["content"]) for m in model.requests[1].messages) if "last hour" in text]
     assert len(steered) == 1
@@ -148,9 +171,11 @@ async def test_a_message_deleted_while_it_waits_is_not_answered(
     root = await slack.mention("go")
     await begun(hermod)
     second = await slack.say("forget this", thread_ts=root)
-    await slack.wait_until(lambda: bool(slack.signs(second)), 10)
+    await slack.wait_until(lambda: bool(slack.signs(second)))
     await slack.delete(second)
-    await slack.wait_until(lambda: len(said(slack, root)) == 1, 20)
+    await slack.wait_until(lambda: any(d.acked for d in slack.deliveries if "message_deleted" in str(d.body)))
+    end_look(hermod)
+    await slack.wait_until(lambda: len(slack.replies("C1OPS", root)) == 1)
     await asyncio.sleep(1.5)  # anything more would come now
     assert said(slack, root) == ["looked"]
     assert not any("forget this" in str(m["content"]) for r in model.requests for m in r.messages)
@@ -166,7 +191,7 @@ async def test_b019_a_mention_in_an_old_thread_knows_it_also_after_a_restart(
     await hermod.start()
     await slack.wait_connected()
     await slack.mention("what did the second person propose?", thread_ts=root)
-    await slack.wait_until(lambda: len(said(slack, root)) == 1, 20)
+    await slack.wait_until(lambda: len(slack.replies("C1OPS", root)) == 1)
     past, question = [str(m["content"]) for m in model.requests[0].messages[1:]]
     assert "untrusted_data" in past[:20]
     assert past.index("checkout is slow") < past.index("let us add an index")
@@ -174,10 +199,11 @@ async def test_b019_a_mention_in_an_old_thread_knows_it_also_after_a_restart(
     assert "what did the second" not in past
     reads = len(slack.calls_to("conversations.replies"))
     await hermod.stop()
+    await slack.wait_gone()
     await hermod.start()
     await slack.wait_connected()
     await slack.say("and who was it?", thread_ts=root)
-    await slack.wait_until(lambda: len(said(slack, root)) == 2, 20)
+    await slack.wait_until(lambda: len(slack.replies("C1OPS", root)) == 2)
     assert str(model.requests[1].messages[1]["content"]) == past
     assert len(slack.calls_to("conversations.replies")) == reads
 
@@ -187,30 +213,37 @@ WORDS = " ".join(f"word{n}" for n in range(30))
 
 def count_words(request: Request) -> Reply:
     number = re.findall(r"[0-9]+", request.last_user)[-1]
-    return Reply(f"answer {number}: {WORDS}", pace=0.06)
+    return Reply(f"answer {number}: {WORDS}", pace=0.06)  # 1.9 s; it is shown from 0.7 s on
 
 
-@pytest.mark.timeout(240)
+def words_seen(slack: SlackServer, root: str) -> int:
+    return max((len(re.findall(r"word[0-9]+", text)) for text in said(slack, root)), default=0)
+
+
+@pytest.mark.timeout(300)
 async def test_kill_9_while_an_answer_is_written_leaves_exactly_one_whole_answer(
     slack: SlackServer, model: OpenAIServer, hermod: HermodProcess
 ) -> None:
+    slack.set_knobs(ack_timeout=1.0)  # what a dead process did not acknowledge comes again soon
     model.on().dynamic(count_words)
     rng = random.Random(12)
     roots: dict[str, int] = {}
     seen_half = 0
     await hermod.start()
     await slack.wait_connected()
-    for number in range(12):
+    for number, most in enumerate((0, 0, 1, 1, 6, 12, 18, 24, 30)):
         root = await slack.mention(f"thing {number}")
         roots[root] = number
-        await asyncio.sleep(rng.uniform(0.2, 2.4))  # an answer is shown from 0.7 s on, and takes 1.9
+        await slack.wait_until(lambda root=root, most=most: words_seen(slack, root) >= most)  # type: ignore[misc]
+        await asyncio.sleep(rng.uniform(0.0, 0.4))
         await hermod.kill()
         seen_half += any(not text.endswith("word29") for text in said(slack, root))
+        await slack.wait_gone()
         await hermod.start()
         await slack.wait_connected()
         # the next kill has one victim: a run that is killed five times without getting on is given up
         expected = [f"answer {number}: {WORDS}"]
-        await slack.wait_until(lambda root=root, expected=expected: said(slack, root)[-1:] == expected, 30)  # type: ignore[misc]
+        await slack.wait_until(lambda root=root, expected=expected: said(slack, root)[-1:] == expected)  # type: ignore[misc]
     whole = {root: [f"answer {number}: {WORDS}"] for root, number in roots.items()}
     await asyncio.sleep(2)  # anything doubled would come now
     assert {root: said(slack, root) for root in roots} == whole
