@@ -131,7 +131,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """A pressed button. ``value`` is the opaque id that the button carried."""
+    """A pressed button. ``value`` is the opaque id that the button carried, ``respond_to`` see ``Reply``."""
 
     thread: ThreadRef
     id: str
@@ -139,16 +139,21 @@ class Action:
     name: str
     value: str
     sent_at: datetime
+    respond_to: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Somebody pressed the platform's own stop sign: the run of this thread has to end now."""
+    """Somebody pressed the platform's own stop sign: the run of this thread has to end now.
+
+    ``respond_to`` (see ``Reply``): where a word about it is shown to the one who pressed.
+    """
 
     thread: ThreadRef
     id: str
     author: Author
     sent_at: datetime
+    respond_to: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +227,8 @@ class Reply:
         buttons: shown under the text where the platform has buttons.
         feedback: an opaque id: offer thumbs up and down, which come back as an ``Action`` named ``feedback``.
         private_to: show it to this user only (``response_url`` or an ephemeral post), where the platform can.
-        respond_to: the adapter's own address of a command's answer (Slack's ``response_url``), empty for none.
+        respond_to: the adapter's own address of what a command, or a word to whoever pressed a button, is answered by
+            (Slack's ``response_url``), empty for none.
         priority: 0 answers and approvals, 1 notices, 2 progress; a lower one goes first when calls have to wait.
     """
 

@@ -9,7 +9,7 @@ from datetime import datetime
 import structlog
 from pydantic_core import to_json
 
-from adapters.chat import Action, Attachment, Command, Message
+from adapters.chat import Action, Attachment, Command, Message, Stop
 from agent_core.errors import ModelFailed
 from agent_core.llm.wire import dump_message
 from agent_core.memory.conversation import Conversation
@@ -64,15 +64,21 @@ class Answer:
 def address_answer(answer: Answer, turn: Turn, run_id: str) -> Answer:
     """Say for whom an answer is, and how it gets there; what a run found can be rated.
 
-    A pressed button is acknowledged to the one who pressed it. A refused command is nobody else's business.
+    A pressed button is acknowledged to the one who pressed it, a stop sign only where the platform tells how; what it
+    ended is everybody's. A refused command is nobody else's business.
     """
     first = turn.inbound[0] if turn.inbound else None
-    hidden = isinstance(first, Action) or (isinstance(first, Command) and answer.error == "denied")
+    respond_to = first.respond_to if isinstance(first, Command | Action | Stop) else ""
+    hidden = (
+        isinstance(first, Action)
+        or (isinstance(first, Command) and answer.error == "denied")
+        or (isinstance(first, Stop) and bool(respond_to) and len(turn.inbound) == 1)
+    )
     found = answer.record is not None and bool(answer.record.answer) and answer.error != "cancelled"
     return replace(
         answer,
         private_to=first.author.id if first is not None and (answer.private or hidden) else "",
-        respond_to=first.respond_to if isinstance(first, Command) else "",
+        respond_to=respond_to,
         feedback=run_id if found else "",
     )
 

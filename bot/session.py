@@ -191,7 +191,11 @@ class Session:
             if not waiting:
                 return
             run = await self._begin(claim, waiting)
-        await self._finish(claim, run, Answer(text=CRASHED.format(run_id=run.run_id), error="crashed"))
+        # addressed as its answer would have been: a command's announcement must not wait for ever
+        mine = claim.items if claim.run is None else [item for item in claim.items if item.run_id == run.run_id]
+        turn = read_turn(ThreadRef.parse_key(claim.thread_key), mine)
+        answer = Answer(text=CRASHED.format(run_id=run.run_id), error="crashed")
+        await self._finish(claim, run, address_answer(answer, turn, run.run_id))
         await self._deliver(claim)
 
     # -- the beginning -------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -59,7 +58,6 @@ TOKEN_S = 840.0
 
 TELL_S = 3.0
 CHOICE_MAX = 100
-MOST_KNOWN = 2_000
 
 UNKNOWN_INTERACTION, ANSWERED = 10062, 40060
 
@@ -83,8 +81,6 @@ class DiscordInteractions:
         self._now = now
         self._offers: Mapping[str, CommandOffer] = {}
         self._complete: Complete = lambda asked: ()
-        # a convenience only: the words about a pressed button are then shown to the one who pressed it alone
-        self._pressed: OrderedDict[tuple[ThreadRef, str], Responder] = OrderedDict()
 
     def offer(self, offers: Sequence[CommandOffer], complete: Complete) -> None:
         """Read commands as these offers, and suggest values by ``complete``."""
@@ -146,16 +142,24 @@ class DiscordInteractions:
         responder = Responder(
             application=received.application, token=received.token, id=received.id, private=True, button=True
         )
-        self._remember(received, responder)
-        thread, author, at = received.thread, received.author, received.sent_at
+        thread, author, at, respond_to = received.thread, received.author, received.sent_at, responder.write()
         name, value = meant
         stops = meant == (STOP, "")
         async with self._telling(responder if first == "said" else None):
             if stops:
-                taken = await accept(Stop(thread=thread, id=received.id, author=author, sent_at=at))
+                stop = Stop(thread=thread, id=received.id, author=author, sent_at=at, respond_to=respond_to)
+                taken = await accept(stop)
             else:
                 taken = await accept(
-                    Action(thread=thread, id=received.id, author=author, name=name, value=value, sent_at=at)
+                    Action(
+                        thread=thread,
+                        id=received.id,
+                        author=author,
+                        name=name,
+                        value=value,
+                        sent_at=at,
+                        respond_to=respond_to,
+                    )
                 )
         if not taken and first == "said":
             await self._tell(responder, NOTHING_TO_STOP if stops else UNUSED_BUTTON)
@@ -224,12 +228,6 @@ class DiscordInteractions:
         if failed is not None:
             log.info("discord_word_not_said", reason=failed.said)
 
-    def _remember(self, received: Received, responder: Responder) -> None:
-        self._pressed.pop((received.thread, received.author.id), None)
-        self._pressed[received.thread, received.author.id] = responder
-        while len(self._pressed) > MOST_KNOWN:
-            self._pressed.popitem(last=False)
-
     # -- out
     async def answer(self, reply: Reply, payload: Payload) -> Delivery | None:
         """Post a reply by the token of the interaction that asked for it.
@@ -240,9 +238,9 @@ class DiscordInteractions:
         Returns:
             None when it is to be posted as the bot: nothing of it is visible. A private one must not be posted for all.
         """
-        responder = parse_responder(reply.respond_to) or self._pressed.get((reply.thread, reply.private_to))
-        if responder is None:
-            return None
+        responder = parse_responder(reply.respond_to)
+        if responder is None or (responder.button and not reply.private_to):
+            return None  # what all may read stands beside the message of the button, not in its place
         if responder.id and (self._now() - time_of(responder.id)).total_seconds() > TOKEN_S:
             return await self._answer_late(reply, payload, responder)
         if reply.private_to:
@@ -292,9 +290,6 @@ class DiscordInteractions:
 
     async def _answer_late(self, reply: Reply, payload: Payload, responder: Responder) -> Delivery | None:
         """Leave a reply to the bot, unless its announced message holds it already."""
-        if responder.button:
-            self._pressed.pop((reply.thread, reply.private_to), None)
-            return None
         if reply.private_to:
             log.info("discord_private_answer_late", thread=reply.thread.key)
             return None

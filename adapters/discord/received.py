@@ -19,7 +19,9 @@ from adapters.discord.threads import COMMAND
 from adapters.discord.wire import Wire, parts_of, text_of
 from adapters.markdown.bidi import clean_name
 
-_ADDRESS = re.compile(r"(?P<application>\d{1,20})/(?P<token>[^\s]+?)(?:/(?P<id>\d{1,20})(?P<private>/private)?)?")
+_ADDRESS = re.compile(
+    r"(?P<application>\d{1,20})/(?P<token>[^\s]+?)(?:/(?P<id>\d{1,20})(?P<private>/private)?(?P<button>/button)?)?"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,17 +42,22 @@ class Responder:
     button: bool = False
 
     def write(self) -> str:
-        """Write it as ``Command.respond_to``; ``parse_responder`` reads it back."""
-        return f"{self.application}/{self.token}/{self.id}" + ("/private" if self.private else "")
+        """Write it as ``respond_to``; ``parse_responder`` reads it back."""
+        kinds = ("/private" if self.private else "") + ("/button" if self.button else "")
+        return f"{self.application}/{self.token}/{self.id}{kinds}"
 
 
 def parse_responder(text: str) -> Responder | None:
-    """Read ``Command.respond_to``; None when it is something else."""
+    """Read ``respond_to``; None when it is something else."""
     match = _ADDRESS.fullmatch(text)
     if match is None:
         return None
     return Responder(
-        application=match["application"], token=match["token"], id=match["id"] or "", private=bool(match["private"])
+        application=match["application"],
+        token=match["token"],
+        id=match["id"] or "",
+        private=bool(match["private"]),
+        button=bool(match["button"]),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from adapters.chat import Attachment, Button, Delivered, Inbound, Reply, ThreadRef
+from adapters.chat import Action, Attachment, Button, Delivered, Inbound, Reply, Stop, ThreadRef
 from adapters.commands import CommandOffer, CommandOption, Completing
 from adapters.discord.app import DiscordAdapter
 from adapters.discord.client import DiscordClient
@@ -22,6 +22,7 @@ from adapters.discord.interactions import (
     UNUSED_BUTTON,
 )
 from adapters.discord.payload import Payload
+from bot.messages import dump_inbound, kind_of, load_inbound
 from tests.integration.discord.conftest import Inbox, build_adapter, wait_connected
 from tests.servers.discord import DiscordServer
 
@@ -360,10 +361,58 @@ async def test_a_word_about_a_pressed_button_is_shown_to_the_one_who_pressed_it(
     await server.click(message, "feedback:run1/up", user=server.bob)
     await inbox.wait_for(lambda: inbox.actions)
     action = inbox.actions[0]
-    thanks = Reply(thread=action.thread, text="Thank you.", key="r9/1", private_to=action.author.id)
-    assert isinstance(await adapter.post(thanks), Delivered)
+    assert isinstance(await adapter.post(word_to(action)), Delivered)
     assert texts(seen_in(server, by_all=False)) == ["Thank you."]
     assert texts(seen_in(server)) == ["Shall I?"]
+
+
+def word_to(pressed: Action | Stop, text: str = "Thank you.", *, private: bool = True) -> Reply:
+    """A word about a pressed button, as it is read back from the store."""
+    kept = load_inbound(kind_of(pressed), dump_inbound(pressed))
+    assert isinstance(kept, Action | Stop)
+    to = kept.author.id if private else ""
+    return Reply(thread=kept.thread, text=text, key="r9/1", private_to=to, respond_to=kept.respond_to)
+
+
+@pytest.mark.parametrize("custom_id", ["approve:a1b2", "stop:"])
+async def test_a_word_about_a_pressed_button_survives_a_restart(
+    server: DiscordServer, inbox: Inbox, custom_id: str
+) -> None:
+    first = await start(server, inbox)
+    message = await post_button(server, custom_id)
+    await server.click(message, custom_id, user=server.bob)
+    await inbox.wait_for(lambda: inbox.actions or inbox.stops)
+    await first.stop()
+    second = await start(server, inbox)
+    try:
+        (pressed,) = inbox.actions or inbox.stops
+        assert isinstance(await second.post(word_to(pressed)), Delivered)
+        assert texts(seen_in(server, by_all=False)) == ["Thank you."]
+        assert seen_in(server, server.dm_with(server.bob)) == []
+    finally:
+        await second.stop()
+
+
+async def test_a_word_about_a_button_that_was_pressed_long_ago_is_a_direct_message(
+    server: DiscordServer, inbox: Inbox, adapter: DiscordAdapter, clock: Clock
+) -> None:
+    message = await with_buttons(server, inbox, adapter)
+    await server.click(message, "approve:a1b2", user=server.bob)
+    await inbox.wait_for(lambda: inbox.actions)
+    clock.ahead_s = TOKEN_S + 1
+    assert isinstance(await adapter.post(word_to(inbox.actions[0])), Delivered)
+    assert texts(seen_in(server, server.dm_with(server.bob))) == ["Thank you."]
+    assert texts(seen_in(server)) == ["Shall I?"]
+
+
+async def test_what_all_may_read_about_a_button_stands_beside_its_message_and_not_in_its_place(
+    server: DiscordServer, inbox: Inbox, adapter: DiscordAdapter
+) -> None:
+    message = await with_buttons(server, inbox, adapter)
+    await server.click(message, "approve:a1b2", user=server.bob)
+    await inbox.wait_for(lambda: inbox.actions)
+    assert isinstance(await adapter.post(word_to(inbox.actions[0], "Bob agreed.", private=False)), Delivered)
+    assert texts(seen_in(server)) == ["Shall I?", "Bob agreed."]
 
 
 # -- out -------------------------------------------------------------------------------------------

@@ -48,6 +48,13 @@ def slash(text: str, name: str = "hermod", *, number: int = 1) -> Command:
     return Command(thread=place, id=f"c{number}", author=ALICE, name=name, text=text, sent_at=AT, respond_to=URL)
 
 
+async def test_a_command_whose_work_breaks_is_answered_where_its_answer_was_announced(store: Store) -> None:
+    made, _ = desk(store, [])  # the script is empty: the provider raises an AssertionError
+    (post,) = await give(made, slash("ask which queries are slow?"))
+    assert "Something in me broke" in post.text
+    assert (post.respond_to, post.private_to) == (URL, "")
+
+
 async def give(made: Desk, *given: Command) -> Sequence[Reply]:
     for command in given:
         await made.inbox.accept(command)

@@ -248,6 +248,34 @@ async def test_who_may_not_speak_cannot_stop(store: Store) -> None:
     assert "guest" in made.texts[1]
 
 
+async def test_who_may_not_stop_is_told_so_alone_where_the_platform_can_tell_one_person(store: Store) -> None:
+    gate = Gate([say("the answer")])
+    made = Desk(store, gate)
+    async with made.running():
+        await made.inbox.accept(message("hi"))
+        await asyncio.wait_for(gate.asked.wait(), 5)
+        await made.inbox.accept(replace(stop(author=GUEST), respond_to="1/token"))
+        await made.inbox.accept(replace(stop(number=91, author=GUEST)))
+        gate.open.set()
+        await made.chat.wait_for_posts(3)
+    answer, told, said = made.chat.posts
+    assert (answer.text, answer.private_to) == ("the answer", "")
+    assert (told.private_to, told.respond_to) == ("G", "1/token")
+    assert said.private_to == ""
+    assert "guest" in told.text
+    assert "guest" in said.text
+
+
+async def test_a_stop_sign_that_is_pressed_too_late_is_answered_to_the_one_who_pressed_it(store: Store) -> None:
+    made, _ = desk(store, [say("done")])
+    await made.inbox.accept(message("hi"))
+    await made.dispatcher.work_all()
+    await made.inbox.accept(replace(stop(), respond_to="1/token"))
+    await made.dispatcher.work_all()
+    late = made.chat.posts[1]
+    assert (late.text, late.private_to, late.respond_to) == (NOTHING_TO_STOP, ALICE.id, "1/token")
+
+
 async def test_a_full_queue_can_still_be_stopped(store: Store) -> None:
     made, _ = desk(store, [], queue_limit=2)
     for number in range(2):
