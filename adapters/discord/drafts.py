@@ -19,6 +19,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 from weakref import WeakSet
 
@@ -67,6 +68,10 @@ class DraftPort(Protocol):
 
     async def delete(self, message_id: str) -> None:
         """Take a message away, as well as it can be done."""
+        ...
+
+    async def clear(self) -> None:
+        """Take away whatever of ours stands unfinished in the thread, as well as it can be done."""
         ...
 
     async def post(self, reply: Reply) -> Delivery:
@@ -222,14 +227,19 @@ class DiscordDraft:
 
     # -- its end
     async def _find_lost(self) -> None:
-        """Learn the id of a message that may have been made: asked for once more, Discord answers with the first."""
+        """Learn the id of a message that may have been made: asked for once more, Discord answers with the first.
+
+        Where Discord does not take the question, there is no turn for it say, the message is looked for and removed.
+        """
         if not self._lost:
             return
+        self._lost = False
         outcome = await self._port.create(Payload(content="…", components=build_stop()), nonce=self._nonce)
         if isinstance(outcome, Delivered):
-            self._id, self._lost = outcome.remote_id, False
+            self._id = outcome.remote_id
         else:
-            log.warning("discord_draft_left", reason=outcome.reason)
+            log.info("discord_draft_looked_for", reason=outcome.reason)
+            await self._port.clear()
 
     async def _remove(self) -> None:
         message_id, self._id = self._id, ""
@@ -269,7 +279,7 @@ class DiscordDrafts:
         """
         if thread.thread.startswith(COMMAND) or (asker is not None and asker.bot):
             return None
-        port = ThreadPort(self._client, self._threads, thread, self._post)
+        port = ThreadPort(self._client, self._threads, thread, self._post, partial(self.discard, thread, ""))
         draft = DiscordDraft(port, monotonic=self._client.monotonic, sleep=self._sleep)
         self._drafts.add(draft)
         return draft
@@ -313,11 +323,13 @@ class ThreadPort:
         threads: DiscordThreads,
         thread: ThreadRef,
         post: Callable[[Reply], Awaitable[Delivery]],
+        clear: Callable[[], Awaitable[None]],
     ) -> None:
         self._client = client
         self._threads = threads
         self._thread = thread
         self._post = post
+        self._clear = clear
 
     async def create(self, payload: Payload, *, nonce: str) -> Delivery:
         """Post a message in the thread."""
@@ -339,6 +351,10 @@ class ThreadPort:
         place = await self._threads.place(self._thread)
         if isinstance(place, Place):
             await self._client.delete_message(place.channel_id, message_id)
+
+    async def clear(self) -> None:
+        """Take away whatever of ours stands unfinished in the thread."""
+        await self._clear()
 
     async def post(self, reply: Reply) -> Delivery:
         """Post a reply."""

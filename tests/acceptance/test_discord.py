@@ -128,6 +128,27 @@ async def test_an_answer_is_seen_growing_ends_as_the_model_said_it_and_is_not_ed
     assert discord.pinged() == set()
 
 
+async def test_a_half_answer_of_which_nobody_knows_whether_it_was_made_does_not_stay(
+    discord: DiscordServer, model: OpenAIServer, hermod: HermodProcess
+) -> None:
+    model.on(user="long").text(WORDS, pace=0.1)
+    model.on().text("ok")
+    await hermod.start()
+    await hermod.wait_ready()
+    thread = await discord.mention("one")
+    await discord.wait_until(lambda: len(said(discord, thread)) == 1, 20)
+    await discord.say("two", channel=thread)
+    await discord.wait_until(lambda: len(said(discord, thread)) == 2, 20)
+    # with these and the last answer this is all that a channel takes in five seconds, so that nothing more can be asked
+    discord.inject(r"^POST /channels/\d+/messages$", drop=True, after=True, times=2)
+    await discord.say("long", channel=thread)
+    await discord.wait_until(lambda: drafts(discord, thread), 20)
+    await discord.wait_until(lambda: len(said(discord, thread)) == 3, 30)
+    await discord.wait_until(lambda: not drafts(discord, thread), 20)
+    assert said(discord, thread) == ["ok", "ok", WORDS]
+    assert discord.rate_violations == []
+
+
 # -- a long answer -----------------------------------------------------------------------------------
 
 PEOPLE = "@everyone @here <@{alice}> <@!{bob}> <@&{role}> <#{channel}>"

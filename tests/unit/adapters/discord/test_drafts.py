@@ -58,6 +58,10 @@ class Port:
         self.calls.append((self._time.monotonic(), "delete"))
         self.standing.pop(message_id, None)
 
+    async def clear(self) -> None:
+        self.calls.append((self._time.monotonic(), "clear"))
+        self.standing = {key: kept for key, kept in self.standing.items() if not key.startswith("d")}
+
     async def post(self, reply: Reply) -> Delivery:
         def make() -> str:
             self.standing[reply.key] = reply
@@ -214,6 +218,18 @@ async def test_a_post_in_doubt_is_made_again_with_the_same_nonce_and_is_there_on
 
 
 # -- its end -------------------------------------------------------------------------------------------
+
+
+async def test_a_message_in_doubt_of_which_discord_does_not_tell_is_looked_for_and_removed(bench: Bench) -> None:
+    bench.port.outcomes = [lambda: InDoubt(reason="the connection broke"), RetryLater(after_s=30, reason="429")]
+    await bench.show("one ", seconds=2.0)
+    assert list(bench.port.standing) == ["d1"]
+    bench.port.outcomes = [RetryLater(after_s=30, reason="429")]
+    assert await bench.draft.finish(REPLY) is None
+    assert bench.port.standing == {}
+    assert bench.port.names == ["create", "create", "create", "clear"]
+    await bench.draft.abandon()
+    assert bench.port.names[-1] == "clear"
 
 
 async def test_the_reply_is_posted_under_its_key_and_then_the_draft_goes(bench: Bench) -> None:
