@@ -7,6 +7,7 @@ from pydantic import SecretStr
 from adapters.chat import ChatAdapter
 from adapters.slack.installation import Installations
 from bot.access import AccessPolicy, build_policy, may_install
+from bot.redact import SecretRedactor
 from bot.settings import Settings
 from bot.settings_tree import DiscordSettings, SlackSettings
 
@@ -23,7 +24,9 @@ def build_adapters(settings: Settings, installations: Installations | None = Non
     if settings.slack is not None:
         adapters["slack"] = _build_slack(settings.slack, policy, installations, list_bots(settings, "slack"))
     if settings.discord is not None:
-        adapters["discord"] = _build_discord(settings.discord, list_bots(settings, "discord"))
+        adapters["discord"] = _build_discord(
+            settings.discord, list_bots(settings, "discord"), SecretRedactor(settings.secrets())
+        )
     return adapters
 
 
@@ -62,7 +65,7 @@ def _build_slack(
     )
 
 
-def _build_discord(discord: DiscordSettings, bots: tuple[str, ...]) -> ChatAdapter:
+def _build_discord(discord: DiscordSettings, bots: tuple[str, ...], redactor: SecretRedactor) -> ChatAdapter:
     from adapters.discord.app import DiscordAdapter
 
     return DiscordAdapter(
@@ -73,6 +76,7 @@ def _build_discord(discord: DiscordSettings, bots: tuple[str, ...]) -> ChatAdapt
         shard_count=discord.shard_count,
         shard_ids=discord.shard_ids,
         bots=bots,
+        redact=redactor.redact,
     )
 
 

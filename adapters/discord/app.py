@@ -83,6 +83,7 @@ class DiscordAdapter:
         shard_ids: shards to keep here; empty for all.
         bots: ids of other bots (or webhooks) whose mentions count; all others are dropped.
         on_removed: called when a guild removed Hermod.
+        redact: removes secrets from questions, whose first words become the names of threads.
         retry_s: the pause after a first failure to connect, or to store something; it doubles with each further one.
         identify_gap_s: between two starts of a session, as Discord demands it.
         catch_up_s: what was said so long before a start is read again, and what was said while no session was there.
@@ -106,6 +107,7 @@ class DiscordAdapter:
         shard_ids: Collection[int] = (),
         bots: Collection[str] = (),
         on_removed: OnRemoved = ignore,
+        redact: Callable[[str], str] = str,
         retry_s: float = 0.5,
         identify_gap_s: float = IDENTIFY_GAP_S,
         catch_up_s: float = CATCH_UP_S,
@@ -131,7 +133,7 @@ class DiscordAdapter:
         self._http = GatewayHttp(api_url=api_url, token=self._token)
         self._directory = DiscordDirectory(self._http, monotonic=monotonic)
         client = self._client = DiscordClient(self._http, monotonic=monotonic, sleep=sleep)
-        threads = DiscordThreads(client)
+        threads = DiscordThreads(client, redact=redact)
         self._interactions = DiscordInteractions(client, now=now)
         self._outbound = DiscordOutbound(
             client,
@@ -149,6 +151,7 @@ class DiscordAdapter:
             on_interaction=self._interactions.receive,
             on_removed=on_removed,
             on_unreadable=self._tell_unreadable,
+            redact=redact,
             retry_s=retry_s,
             now=now,
             sleep=sleep,

@@ -85,6 +85,7 @@ class DiscordIntake:
         fetch_page: reads what no event told; see ``FetchPage``.
         bots: ids of other bots (or webhooks) whose mentions count; all others are dropped.
         on_interaction, on_removed, on_unreadable: see their types.
+        redact: removes secrets from what becomes the name of a thread.
         retry_s: the pause before something is handed over again; it doubles.
         now, sleep: the clock.
     """
@@ -99,6 +100,7 @@ class DiscordIntake:
         on_interaction: OnInteraction,
         on_removed: OnRemoved = ignore,
         on_unreadable: OnUnreadable,
+        redact: Callable[[str], str] = str,
         retry_s: float,
         now: Callable[[], datetime],
         sleep: Callable[[float], Awaitable[None]],
@@ -110,6 +112,7 @@ class DiscordIntake:
         self._on_interaction = on_interaction
         self._on_removed = on_removed
         self._on_unreadable = on_unreadable
+        self._redact = redact
         self._retry_s = retry_s
         self._now = now
         self._sleep = sleep
@@ -285,7 +288,8 @@ class DiscordIntake:
             self._tell_unreadable(message, channel, identity)
             return
         exists = channel.is_thread or not channel.guild
-        self._threads.remember(message.thread, exists=exists, title=build_title(message.text, message.author.name))
+        title = build_title(self._redact(message.text), message.author.name)
+        self._threads.remember(message.thread, exists=exists, title=title)
         if await self._hand_over(message, accept):
             _keep(self._handed, message.id)
 

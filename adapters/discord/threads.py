@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 from weakref import WeakValueDictionary
@@ -74,10 +75,12 @@ class DiscordThreads:
 
     Args:
         client: the REST API.
+        redact: removes secrets from a question that becomes a name.
     """
 
-    def __init__(self, client: DiscordClient) -> None:
+    def __init__(self, client: DiscordClient, *, redact: Callable[[str], str] = str) -> None:
         self._client = client
+        self._redact = redact
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -180,7 +183,7 @@ class DiscordThreads:
             # without the permission to read, or for a while: the name is not worth failing for
             return message if message.code == UNKNOWN_MESSAGE or message.is_gone else UNNAMED
         text = read_text(message, own=await self._client.fetch_own_id(), guild=thread.workspace)
-        return build_title(text, read_name(part_of(message, "author"), {}))
+        return build_title(self._redact(text), read_name(part_of(message, "author"), {}))
 
     def _keep(self, thread: ThreadRef, known: _Known) -> None:
         self._known[thread.key] = known
