@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import discord
@@ -168,6 +169,7 @@ class DiscordConnection:
             on_interaction=self._intake.take_interaction,
             on_begun=self._begin,
             on_lost=self._lose,
+            on_content_refused=self._lose_content,
             retry_s=self._retry_s,
             heartbeat_timeout_s=self._heartbeat_timeout_s,
             monotonic=self._monotonic,
@@ -208,6 +210,11 @@ class DiscordConnection:
 
     def _lose(self, shard: int) -> None:
         self._heard[shard] = self._now() - timedelta(seconds=min(OVERLAP_S, self._catch_up_s))
+
+    def _lose_content(self) -> None:
+        if self.identity is not None:
+            self.identity = replace(self.identity, reads_all=False)
+            self._intake.limit(self.identity)
 
     async def _fetch_gateway(self) -> GatewayInfo:
         return await fetch_gateway(self._http)

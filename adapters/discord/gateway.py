@@ -32,12 +32,14 @@ FATAL: Mapping[int, str] = MappingProxyType(
         4011: "the bot is in so many servers that more shards are required; raise discord.shard_count, or leave it out",
         4012: "the gateway does not speak version 10 any more; install a newer Hermod",
         4013: "the intents are not valid; install a newer Hermod",
-        4014: "the Message Content Intent is not allowed; switch it on (discord.com/developers/applications, page Bot) "
-        "and start Hermod again",
+        4014: "an intent is not allowed; install a newer Hermod",
     }
 )
 """Close codes after which connecting again is of no use, and what to do
 (docs.discord.com/developers/topics/opcodes-and-status-codes, "Gateway Close Event Codes")."""
+
+NOT_ALLOWED = 4014
+"""Of what Hermod asks for only the content of messages can be forbidden; without it much still works."""
 
 CONNECT_S = 30.0
 """From opening a websocket to having said who we are."""
@@ -86,6 +88,7 @@ class DiscordGateway:
         on_event, on_interaction: take what comes in.
         on_begun: called when a shard has a new session, before anything else of it comes.
         on_lost: called when a shard's connection ends, until which everything came.
+        on_content_refused: called when Discord does not let us read the content of all messages any more.
         retry_s: the pause after a first failure; it doubles with each further one.
         heartbeat_timeout_s: see ``HEARTBEAT_TIMEOUT_S``.
         monotonic, sleep: the clock.
@@ -104,6 +107,7 @@ class DiscordGateway:
         on_interaction: OnInteraction,
         on_begun: Callable[[int], None],
         on_lost: Callable[[int], None],
+        on_content_refused: Callable[[], None],
         retry_s: float,
         heartbeat_timeout_s: float,
         monotonic: Callable[[], float],
@@ -116,6 +120,7 @@ class DiscordGateway:
         self._shard_ids = tuple(shard_ids)
         self._on_begun = on_begun
         self._on_lost = on_lost
+        self._on_content_refused = on_content_refused
         self._retry_s = retry_s
         self._monotonic = monotonic
         self._sleep = sleep
@@ -212,6 +217,7 @@ class DiscordGateway:
         """
         ws: DiscordWebSocket | None = None
         code = 4000  # the session stays
+        reads_all = self.client.reads_all
         try:
             url = await self._find_url(shard, session, failures)
             async with asyncio.timeout(CONNECT_S):
@@ -233,6 +239,9 @@ class DiscordGateway:
                 await self._budget.wait_after_refusal()
                 return None
         except discord.ConnectionClosed as closed:
+            if closed.code == NOT_ALLOWED and reads_all:
+                self._forgo_content()
+                return None
             if closed.code in FATAL:
                 raise GatewayRefused(f"{FATAL[closed.code]} (close code {closed.code})") from None
             log.info("discord_connection_closed", shard=shard, code=closed.code)
@@ -248,6 +257,16 @@ class DiscordGateway:
             self._note_lost(shard)
             await self._hang_up(ws, code)
         return _remember(ws, session)
+
+    def _forgo_content(self) -> None:
+        if self.client.reads_all:  # the first shard that hears of it tells the others
+            self.client.forgo_content()
+            log.warning(
+                "discord_content_refused",
+                fix="switch Message Content Intent on (discord.com/developers/applications, page Bot) and start Hermod "
+                "again; until then only messages that mention it, and direct ones, can be read",
+            )
+            self._on_content_refused()
 
     async def _find_url(self, shard: int, session: _Session | None, failures: int) -> yarl.URL:
         """Return where to connect; to identify, that is when it is allowed."""

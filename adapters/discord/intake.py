@@ -141,6 +141,10 @@ class DiscordIntake:
         self._identity = identity
         self._shards = shards
 
+    def limit(self, identity: Identity) -> None:
+        """Take note that the content of messages is kept from us from now on."""
+        self._identity = identity
+
     def begin(self, shard: int, since: datetime) -> None:
         """Take note that a shard has a new session, and that what was said after ``since`` may have been missed."""
         self._gaps[shard] = since

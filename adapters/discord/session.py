@@ -139,6 +139,17 @@ class ShardedClient(discord.AutoShardedClient):
         await self._async_setup_hook()
         self._connection.shard_ids = list(shards)
 
+    @property
+    def reads_all(self) -> bool:
+        """True while the content of all messages is asked for."""
+        return self.intents.message_content
+
+    def forgo_content(self) -> None:
+        """Begin further sessions without it."""
+        intents = self.intents
+        intents.message_content = False
+        self._connection._intents = intents
+
     async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:
         """Do nothing: ``budget`` has waited before the websocket was opened."""
 

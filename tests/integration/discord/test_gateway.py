@@ -215,7 +215,6 @@ FINAL = {
     4011: "shard_count",
     4012: "newer Hermod",
     4013: "intents",
-    4014: "Message Content Intent",
 }
 
 
@@ -237,20 +236,40 @@ async def test_a_final_close_code_is_one_clear_line_and_no_loop(
     assert word in errors[0]["reason"]
 
 
-async def test_an_intent_that_is_not_allowed_is_told_at_the_start(inbox: Inbox) -> None:
+@pytest.mark.parametrize("shards", [1, 2])
+async def test_an_intent_that_is_forbidden_while_it_runs_leaves_it_what_mentions_it(inbox: Inbox, shards: int) -> None:
+    """Whoever switches it off in the portal does so beside the running process, which hears of it much later."""
+    async with DiscordServer(shards=shards) as server:
+        with structlog.testing.capture_logs() as logs:
+            async with running(server, inbox) as adapter:
+                await hears(server, inbox)
+                server.privileged = MEMBERS
+                await server.invalidate()
+                await until(lambda: any(line["event"] == "discord_content_refused" for line in logs))
+                await until(lambda: len(server.identifies) == 2 * shards)
+                await wait_connected(adapter)
+                await hears(server, inbox)
+                thread = await server.open_thread("not a word of ours")
+                await server.say("hidden", channel=thread)
+                await hears(server, inbox)
+        told = [line for line in logs if line["event"] == "discord_content_refused"]
+        assert [line["log_level"] for line in told] == ["warning"]
+        assert "Message Content Intent" in told[0]["fix"]
+        assert not [line for line in logs if line["log_level"] == "error"]
+        assert server.violations == []
+
+
+async def test_an_intent_that_is_forbidden_during_the_start_is_done_without(inbox: Inbox) -> None:
     async with DiscordServer() as server:
-        adapter = build_adapter(server)
         take_away = asyncio.create_task(_forbid_after_login(server))
-        with pytest.raises(AdapterNotConfigured, match="Message Content Intent"):
-            await adapter.start(inbox.accept)
-        await take_away
-        assert not adapter.connected
-        await adapter.stop()
+        async with running(server, inbox):
+            await take_away
+            await hears(server, inbox)
 
 
 async def _forbid_after_login(server: DiscordServer) -> None:
     await server.wait_until(lambda: server.calls_to("GET /gateway/bot"))
-    server.privileged = 0
+    server.privileged = MEMBERS
 
 
 async def test_a_token_that_is_reset_while_it_runs_is_told_once(server: DiscordServer, inbox: Inbox) -> None:
