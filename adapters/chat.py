@@ -12,6 +12,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol
 
+COMMAND_THREAD = "command-"
+"""Begins the ``thread`` of a slash command that was given in a channel: it belongs to no thread, so the platform's id
+of the invocation follows, and what is said to it stands in the channel itself."""
+
 
 class AdapterError(Exception):
     """Base of what an adapter may raise; the message says what to do and holds no secret."""

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import structlog
 
-from adapters.chat import Author, ThreadRef
+from adapters.chat import COMMAND_THREAD, Author, ThreadRef
 from bot.access import Caller
 from bot.arguments import BadArguments
 from bot.audit import AuditLog, name_actor
@@ -162,15 +162,15 @@ def build_memory_commands(memory: ThreadMemory, links: Mapping[str, ReadLink]) -
     """
 
     async def show(asked: Invocation) -> str:
-        return await memory.show((await _find_thread(memory, links, asked, MEMORY.name)).key)
+        return await memory.show(_find_thread(links, asked, MEMORY.name).key)
 
     async def forget(asked: Invocation) -> str:
-        return await memory.forget(await _find_thread(memory, links, asked, FORGET.name), asked.author)
+        return await memory.forget(_find_thread(links, asked, FORGET.name), asked.author)
 
     return OwnCommand(info=MEMORY, run=show), OwnCommand(info=FORGET, run=forget)
 
 
-async def _find_thread(memory: ThreadMemory, links: Mapping[str, ReadLink], asked: Invocation, word: str) -> ThreadRef:
+def _find_thread(links: Mapping[str, ReadLink], asked: Invocation, word: str) -> ThreadRef:
     """Return the thread that is meant: the linked one, in the same channel only; else the one at hand."""
     if asked.text:
         read = links.get(asked.thread.platform)
@@ -180,6 +180,6 @@ async def _find_thread(memory: ThreadMemory, links: Mapping[str, ReadLink], aske
         if (linked.workspace, linked.channel) != (asked.thread.workspace, asked.thread.channel):
             raise BadArguments(ELSEWHERE)
         return linked
-    if asked.slash and not (await memory.count(asked.thread.key)).parts:
+    if asked.thread.thread.startswith(COMMAND_THREAD):
         raise BadArguments(NO_THREAD.format(word=word))
     return asked.thread

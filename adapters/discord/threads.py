@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from adapters.chat import Rejected, RetryLater, ThreadRef
+from adapters.chat import COMMAND_THREAD, Rejected, RetryLater, ThreadRef
 from adapters.discord.client import DiscordClient
 from adapters.discord.content import build_title, read_name
 from adapters.discord.history import read_text
@@ -35,9 +35,8 @@ from adapters.discord.wire import part_of
 
 log = structlog.get_logger("hermod.discord")
 
-COMMAND = "command-"
-"""Begins the ``thread`` of a slash command in a channel; the interaction's id follows. Its answer stands in the
-channel itself."""
+COMMAND = COMMAND_THREAD
+"""Begins the ``thread`` of a slash command in a channel; the interaction's id follows."""
 
 MOST_REMEMBERED = 5_000
 UNNAMED = "Hermod"

@@ -12,7 +12,19 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from adapters.chat import Action, Author, Command, Deleted, FileRef, Message, Opened, Removed, Stop, ThreadRef
+from adapters.chat import (
+    COMMAND_THREAD,
+    Action,
+    Author,
+    Command,
+    Deleted,
+    FileRef,
+    Message,
+    Opened,
+    Removed,
+    Stop,
+    ThreadRef,
+)
 from adapters.slack.text import USER, markup_of, quoted_of, read_markup
 from adapters.slack.wire import Wire, number_of, parse_time, part_of, parts_of, text_of
 
@@ -48,10 +60,6 @@ PLATFORM = "slack"
 
 SUBTYPES = frozenset({"", "file_share", "thread_broadcast", "me_message"})
 """Kinds of messages that a person wrote. Of all others only edits and deletions are looked at."""
-
-COMMAND_THREAD = "command-"
-"""Slack has no threads for slash commands: such a thread id is this and the trigger id, so it is unique,
-and replies to it are posted into the channel itself."""
 
 EDITED_MENTION_S = 72_000.0
 """An ``app_mention`` that was edited later than this is not answered: it may have been answered so long ago that it

@@ -16,6 +16,7 @@ from agent_core.tools.executor import ToolExecutor
 from agent_core.tools.registry import ToolRegistry
 from bot.access import AccessPolicy
 from bot.commands import CommandRunner, RunTool, Tell, list_slash_commands
+from bot.forget import NOTHING, NOTHING_FORGOTTEN
 from bot.offers import build_offers
 from bot.storage.base import Store
 from tests.unit.bot.desk import Desk, desk
@@ -175,6 +176,15 @@ async def test_help_and_mistakes_are_told_to_the_one_who_wrote_them(store: Store
     assert said in post.text
     assert (post.private_to, post.respond_to) == (ALICE.id, URL)
     assert provider.requests == []
+
+
+@pytest.mark.parametrize(("given", "said"), [(slash("", "forget"), NOTHING_FORGOTTEN), (slash("memory"), NOTHING)])
+async def test_a_slash_command_in_a_thread_of_which_nothing_is_kept_is_told_so(
+    store: Store, given: Command, said: str
+) -> None:
+    made, _ = desk(store, [], registry=build_tools([]))
+    (post,) = await give(made, replace(given, thread=message("").thread))
+    assert post.text == said
 
 
 async def test_a_mistake_is_told_with_the_words_that_people_write(store: Store) -> None:
