@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import structlog
 
-from adapters.chat import Action, Deleted, Inbound, Message, Stop
+from adapters.chat import Action, Command, Deleted, Inbound, Message, Stop
 from agent_core.context import Clock, Redactor
 from agent_core.llm.wire import clean_text
 from bot.messages import STEER, dump_inbound, event_key, kind_of
@@ -93,7 +93,13 @@ class Inbox:
             inside=isinstance(inbound, Message) and inbound.id != inbound.thread.thread,
         )
         notice = build_notice(
-            inbound.thread, QUEUE_FULL.format(limit=self._queue_limit), key=f"full/{item.event_key}", now=now
+            inbound.thread,
+            QUEUE_FULL.format(limit=self._queue_limit),
+            key=f"full/{item.event_key}",
+            now=now,
+            # a pressed button is acknowledged to the one who pressed it, a command where its answer was announced
+            private_to=inbound.author.id if isinstance(inbound, Action) else "",
+            respond_to=inbound.respond_to if isinstance(inbound, Action | Command) else "",
         )
         limit = self._queue_limit + (MORE_STOPS if isinstance(meant, Stop) else 0)
         accepted = await self._store.accept(item, queue_limit=limit, refusal=notice)

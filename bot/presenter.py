@@ -90,9 +90,12 @@ def split_reply(reply: Reply, *, run_id: str, limits: Limits, now: datetime) -> 
     )
 
 
-def build_notice(thread: ThreadRef, text: str, *, key: str, now: datetime) -> NewOutboxItem:
+def build_notice(
+    thread: ThreadRef, text: str, *, key: str, now: datetime, private_to: str = "", respond_to: str = ""
+) -> NewOutboxItem:
     """Build the outbox row of something that Hermod says beside its answers."""
-    return _build_row(Reply(thread=thread, text=text, key=key), run_id=None, now=now)
+    reply = Reply(thread=thread, text=text, key=key, private_to=private_to, respond_to=respond_to)
+    return _build_row(reply, run_id=None, now=now)
 
 
 def _build_row(reply: Reply, *, run_id: str | None, now: datetime) -> NewOutboxItem:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from adapters.chat import Author, Command, Deleted, Stop
+from adapters.chat import Action, Author, Command, Deleted, Stop
 from agent_core.llm.scripted import ScriptedProvider, call, say
 from agent_core.llm.types import ModelRequest, ModelResponse, StreamItem, Usage
 from agent_core.tools.registry import ToolRegistry
@@ -283,6 +283,19 @@ async def test_a_full_queue_can_still_be_stopped(store: Store) -> None:
     await made.inbox.accept(message("!stop", number=7))
     await made.dispatcher.work_all()
     assert made.texts == [f"{STOPPED} 2 waiting messages will not be answered."]
+
+
+async def test_a_full_queue_tells_a_command_where_it_was_announced_and_a_button_to_its_presser(store: Store) -> None:
+    made, _ = desk(store, [say("one")], queue_limit=1)
+    given = Command(thread=THREAD, id="c1", author=ALICE, name="/usage", text="", sent_at=T0, respond_to="1/command")
+    pressed = Action(
+        thread=THREAD, id="a1", author=BOB, name="feedback", value="r/up", sent_at=T0, respond_to="1/button"
+    )
+    for inbound in (message("first", number=1), given, pressed):
+        assert await made.inbox.accept(inbound)
+    await made.dispatcher.work_all()
+    told = [(post.private_to, post.respond_to) for post in made.chat.posts if "waiting already" in post.text]
+    assert told == [("", "1/command"), (BOB.id, "1/button")]
 
 
 async def test_a_command_is_stopped_like_a_question(store: Store) -> None:
