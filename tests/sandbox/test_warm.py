@@ -76,7 +76,7 @@ async def test_no_run_sees_what_an_earlier_one_did_to_the_interpreter(sandbox: S
 
 
 async def test_every_run_draws_its_own_random_numbers(open_sandbox: OpenSandbox, kind: str) -> None:
-    sandbox = await open_sandbox(kind, preload=("random", "numpy"))
+    sandbox = await open_sandbox(kind, preload=("random", "numpy.random"))
     code = (
         "import random\nprint(random.random())\n"
         "try:\n    import numpy\n    print(numpy.random.random())\nexcept ImportError: pass\n"
@@ -97,6 +97,18 @@ async def test_a_cold_backend_starts_an_interpreter_for_each_run(open_sandbox: O
     first, second = [(await sandbox.run(code)).stdout.split() for _ in range(2)]
     assert first[0] == second[0] == "False"
     assert first[1] != second[1]
+
+
+async def test_a_new_interpreter_and_a_forked_one_are_the_same_to_a_program(
+    open_sandbox: OpenSandbox, kind: str
+) -> None:
+    code = (
+        "import sys, sysconfig\nprint(sys.prefix, sys.exec_prefix, sys.base_prefix, sys.path, sys.argv, __name__)\n"
+        "print(sysconfig.get_paths()['purelib'], sys.flags.isolated, sys.flags.utf8_mode, quit, help)\nexit(3)"
+    )
+    warm, cold = [await (await open_sandbox(kind, warm=how)).run(code) for how in (True, False)]
+    assert warm.stdout == cold.stdout
+    assert (warm.exit_code, cold.exit_code, cold.stderr) == (3, 3, "")
 
 
 async def test_a_run_has_three_descriptors_and_no_way_to_the_control_socket(sandbox: Sandbox) -> None:
@@ -252,7 +264,7 @@ async def start_and_fork(child: Path) -> None:
 
 async def test_what_a_package_says_when_it_is_loaded_is_in_no_run(open_sandbox: OpenSandbox, kind: str) -> None:
     sandbox = await open_sandbox(kind, preload=("this",))
-    assert (await sandbox.run("print(1)")).stdout == "1\n"
+    assert (await sandbox.run("print(1)  # in the process that has this loaded")).stdout == "1\n"
 
 
 async def test_a_zygote_that_never_comes_up_is_a_clear_refusal(open_sandbox: OpenSandbox) -> None:
@@ -271,10 +283,11 @@ import asyncio, sys
 from tests.sandbox.sandboxes import OpenSandbox
 async def main():
     sandbox = await OpenSandbox()(sys.argv[1])
+    cold = await OpenSandbox()(sys.argv[1], warm=False)
     code = sys.argv[2] + "import time\\nwhile True: time.sleep(0.01)"
     run = asyncio.create_task(sandbox.run(code))
     kept = asyncio.create_task(sandbox.run(code, session="s"))
-    await asyncio.gather(run, kept)
+    await asyncio.gather(run, kept, cold.run(code))
 asyncio.run(main())
 """
 
@@ -288,7 +301,7 @@ async def test_a_bot_that_is_killed_takes_every_process_of_the_sandbox_along(kin
     name = f"bot{os.getpid()}"
     bot = start_bot(kind, NAME_ITSELF.format(name=name))
     try:
-        await until(lambda: len(find_named(name)) == 2, "both runs are there")
+        await until(lambda: len(find_named(name)) == 3, "all three runs are there")
         zygotes = [pid for pid in find_descendants(bot.pid) if pid not in find_named(name)]
         assert zygotes
     finally:

@@ -268,6 +268,5 @@ async def _dead_unless_done(process: ForkedRun) -> AsyncIterator[None]:
     try:
         yield
     except BaseException:
-        process.kill()  # at once, whatever becomes of the wait
         await _end(process)
         raise
