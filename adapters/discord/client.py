@@ -260,9 +260,11 @@ class DiscordClient:
         file_max: int = FILE_MAX,
     ) -> Delivery:
         """Make the first answer to an interaction (or the follow-up ``message_id``) another one."""
+        # "@original" as it stands, as discord.py itself sends it; as a parameter it would become "%40original"
+        place = "@original" if message_id == "@original" else "{message_id}"
         route = Route(
             "PATCH",
-            "/webhooks/{webhook_id}/{webhook_token}/messages/{message_id}",
+            f"/webhooks/{{webhook_id}}/{{webhook_token}}/messages/{place}",
             webhook_id=application_id,
             webhook_token=token,
             message_id=message_id,
