@@ -37,7 +37,7 @@ async def open_place(way: Way, folder: Path) -> AsyncIterator[Place]:
                 try:
                     yield discord
                 finally:
-                    await discord.adapter.stop()
+                    await discord.close()
         case _:
             async with SlackServer(scopes=tuple(BOT_SCOPES), retry_delays=RETRIES_S) as workspace:
                 slack = SlackPlace(workspace, way, folder)

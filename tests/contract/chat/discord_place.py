@@ -33,6 +33,7 @@ class DiscordPlace(Place):
         self._complete: Complete = lambda asked: ()
         self.adapter: ChatAdapter = self._build()
         self._second = ""
+        self._frozen: list[ChatAdapter] = []
 
     def _build(self, **options: Any) -> DiscordAdapter:
         adapter = build_adapter(self.server, **options)
@@ -54,6 +55,15 @@ class DiscordPlace(Place):
         await self.adapter.stop()
         self.adapter = self._build()
         await self.start()
+
+    async def take_over(self) -> None:
+        self._frozen.append(self.adapter)
+        self.adapter = self._build()
+        await self.start()
+
+    async def close(self) -> None:
+        for adapter in (*self._frozen, self.adapter):
+            await adapter.stop()
 
     def build_other(self) -> ChatAdapter:
         return self._build(token="wrong.token")

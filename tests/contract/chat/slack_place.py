@@ -51,6 +51,7 @@ class SlackPlace(Place):
         self._folder = folder
         self._running = AsyncExitStack()
         self._offers: dict[str, CommandOffer] = {}
+        self._sockets = 0
 
     @property
     def _mode(self) -> str:
@@ -66,18 +67,23 @@ class SlackPlace(Place):
         await self._running.enter_async_context(reachable(adapter, self.server))
         if self._mode == "socket":
             self.server.request_url = None  # what is reachable then is for installing only
+            self._sockets += 2
         self._running.push_async_callback(adapter.stop)
         await adapter.start(self.inbox.accept)
         await wait_connected(adapter, PATIENCE_S)
         if self._mode == "socket":
-            await self.server.wait_until(lambda: len(self.server.open_sockets) == 2, PATIENCE_S)
+            await self.server.wait_until(lambda: len(self.server.open_sockets) >= self._sockets, PATIENCE_S)
 
     async def close(self) -> None:
-        await self.adapter.stop()
-        await self._running.aclose()
+        await self._running.aclose()  # stops every adapter that was started
+        self._sockets = 0
 
     async def restart(self) -> None:
         await self.close()
+        self.adapter = self._build()
+        await self.start()
+
+    async def take_over(self) -> None:
         self.adapter = self._build()
         await self.start()
 
@@ -92,6 +98,8 @@ class SlackPlace(Place):
         )
 
     async def settle(self) -> None:
+        for _ in range(3):  # what was just said has to be on its way
+            await asyncio.sleep(0)
         await self.server.wait_until(lambda: all(d.acked or d.error for d in self.server.deliveries), PATIENCE_S)
 
     async def open_second(self) -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from adapters.chat import Reply
+from adapters.chat import Inbound, Reply
 from tests.contract.chat import unable
 from tests.contract.chat.place import Place, all_heard, arrived, ask, until
 from tests.contract.chat.scenario import scenario
@@ -76,7 +76,7 @@ async def test_a_message_that_takes_long_to_store_does_not_hold_up_other_threads
     one, two = (await ask(place, "one")).thread, (await ask(place, "two")).thread
     release, real = asyncio.Event(), place.inbox.accept
 
-    async def slow(inbound):  # type: ignore[no-untyped-def]
+    async def slow(inbound: Inbound) -> bool:
         if inbound.thread == one:
             await release.wait()
         return await real(inbound)

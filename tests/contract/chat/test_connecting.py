@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from adapters.chat import AdapterNotConfigured, Delivered, InDoubt, Rejected, Reply, RetryLater
+from adapters.chat import AdapterNotConfigured, Delivered, Inbound, InDoubt, Rejected, Reply, RetryLater
 from tests.contract.chat import unable
-from tests.contract.chat.place import Place, arrived, ask, until
+from tests.contract.chat.place import PATIENCE_S, Place, arrived, ask, until
 from tests.contract.chat.scenario import scenario
 
 
@@ -103,12 +103,22 @@ async def test_a_stop_while_it_posts_ends_in_an_outcome(place: Place) -> None:
 
 @scenario("stopping")
 async def test_what_was_heard_before_a_stop_is_still_stored(place: Place) -> None:
-    place.inbox.gate.clear()
+    reached, release = asyncio.Event(), asyncio.Event()
+
+    async def slow(inbound: Inbound) -> bool:
+        reached.set()
+        await release.wait()
+        return await place.inbox.accept(inbound)
+
+    await place.adapter.stop()
+    await place.adapter.start(slow)
+    await until(lambda: place.adapter.connected)
     asking = asyncio.create_task(place.say("which queries are slow?"))
-    await asyncio.sleep(0.2)
+    await asyncio.wait_for(reached.wait(), PATIENCE_S)
     stopping = asyncio.create_task(place.adapter.stop())
-    await asyncio.sleep(0.05)
-    place.inbox.gate.set()
+    for _ in range(20):  # let it come as far as it can
+        await asyncio.sleep(0)
+    release.set()
     await stopping
     said = await asking
     stored = [m.id for m in place.inbox.messages]
@@ -127,7 +137,7 @@ async def test_nothing_is_heard_after_a_stop(place: Place) -> None:
             await place.say("hello?")
     else:
         await place.say("hello?")
-        await asyncio.sleep(0.1)
+        await place.settle()
     assert place.inbox.items == before
 
 

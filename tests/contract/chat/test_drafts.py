@@ -119,7 +119,7 @@ async def test_steps_are_seen_before_the_first_word(place: Place) -> None:
 async def test_a_draft_of_a_dead_process_is_removed_by_its_id(place: Place) -> None:
     message, draft = await begin(place, "Half of ")
     left = draft.remote_id
-    await place.restart()
+    await place.take_over()
     await place.adapter.discard_draft(message.thread, left)
     assert texts(place, message.thread) == []
 
@@ -133,7 +133,7 @@ async def test_a_draft_of_a_dead_process_is_found_without_its_id_and_answers_sta
     assert draft is not None
     await draft.show("Half of ")
     await until(lambda: len(texts(place, message.thread)) == 2)
-    await place.restart()
+    await place.take_over()
     await place.adapter.discard_draft(message.thread, "")
     assert texts(place, message.thread) == ["Another answer."]
 
@@ -144,7 +144,7 @@ async def test_a_draft_that_was_finished_is_not_removed_any_more(place: Place) -
     left = draft.remote_id
     reply = Reply(thread=message.thread, text=WORDS + "Done.", key="run/1", feedback="run")
     assert isinstance(await draft.finish(reply), Delivered)
-    await place.restart()
+    await place.take_over()
     await place.adapter.discard_draft(message.thread, left)
     await place.adapter.discard_draft(message.thread, "")
     assert texts(place, message.thread) == [WORDS + "Done."]

@@ -122,7 +122,7 @@ async def test_a_process_that_takes_over_settles_a_post_in_doubt(place: Place, a
     place.break_post(arrives=arrives)
     reply = Reply(thread=thread, text="Two.", key="run/1")
     assert isinstance(await place.adapter.post(reply), InDoubt)
-    await place.restart()
+    await place.take_over()
     found = await place.adapter.find_posted(thread, "run/1")
     assert not isinstance(found, InDoubt)
     if found is None:

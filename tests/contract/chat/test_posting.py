@@ -80,8 +80,19 @@ async def test_an_answer_is_found_by_its_key_and_only_there(place: Place) -> Non
 
 
 @scenario("found")
+async def test_the_same_key_twice_is_posted_once(place: Place) -> None:
+    """As the outbox does with every row that it finds undone: look, and post only what is not there."""
+    thread = (await ask(place)).thread
+    reply = Reply(thread=thread, text="hi", key="k1")
+    for _ in range(3):
+        if await place.adapter.find_posted(thread, reply.key) is None:
+            assert isinstance(await deliver(place, reply), Delivered)
+    assert texts(place, thread) == ["hi"]
+
+
+@scenario("found")
 async def test_an_answer_in_doubt_is_posted_once_after_a_restart(place: Place) -> None:
-    """As the outbox does after a crash between posting and recording: look, and post only what is not there."""
+    """As after a crash between posting and recording."""
     thread = (await ask(place)).thread
     reply = Reply(thread=thread, text="hi", key="k1")
     posted = await place.adapter.post(reply)
