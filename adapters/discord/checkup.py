@@ -91,6 +91,9 @@ class DiscordCheckup:
             return (self._judge_first(user),)
         problems = [*_check_clock(user, before, self._monotonic() - begun)]
         application = await self._get("/applications/@me")
+        if isinstance(application, Failed) and application.status not in (401, 403, 404):
+            what = f"discord: the application could not be looked at: {application.said}"
+            return (*problems, Problem(what=what, fix="try again in a moment", fatal=False))
         told = {} if isinstance(application, Failed) else wire_of(application.data)
         identity = parse_identity(wire_of(user.data), told)
         if identity is None:

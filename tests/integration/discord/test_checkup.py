@@ -53,6 +53,15 @@ async def test_a_missing_token_is_told_and_nothing_is_asked(server: DiscordServe
     assert server.calls == []
 
 
+async def test_an_application_that_discord_does_not_show_just_now_is_not_taken_for_a_wrong_token(
+    server: DiscordServer,
+) -> None:
+    server.inject("GET /applications/@me", http=503, times=5)
+    (problem,) = await look(server)
+    assert "could not be looked at" in problem.what
+    assert not problem.fatal
+
+
 @pytest.mark.parametrize(
     ("token", "guess"),
     [
