@@ -75,6 +75,7 @@ def _build_discord(discord: DiscordSettings, bots: tuple[str, ...], redactor: Se
         guild_ids=discord.guild_ids,
         shard_count=discord.shard_count,
         shard_ids=discord.shard_ids,
+        processes=discord.processes,
         bots=bots,
         redact=redactor.redact,
     )

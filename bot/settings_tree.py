@@ -186,6 +186,11 @@ class DiscordSettings(Section):
     )
     shard_count: Count | None = Field(default=None, description="Number of shards; empty: what Discord recommends.")
     shard_ids: tuple[int, ...] = Field(default=(), description="Shards of this process; empty: all.")
+    processes: Count = Field(
+        default=1,
+        description="Processes of this bot side by side; each takes its part of the 50 calls a second that Discord "
+        "allows all of them.",
+    )
 
 
 class HttpSettings(Section):

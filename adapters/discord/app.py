@@ -81,6 +81,7 @@ class DiscordAdapter:
         guild_ids: guilds that alone get the slash commands (development); empty: all.
         shard_count: shards in all; None for as many as Discord advises.
         shard_ids: shards to keep here; empty for all.
+        processes: so many processes of this bot run side by side, and divide what Discord allows all of them.
         bots: ids of other bots (or webhooks) whose mentions count; all others are dropped.
         on_removed: called when a guild removed Hermod.
         redact: removes secrets from questions, whose first words become the names of threads.
@@ -105,6 +106,7 @@ class DiscordAdapter:
         guild_ids: Collection[str] = (),
         shard_count: int | None = None,
         shard_ids: Collection[int] = (),
+        processes: int = 1,
         bots: Collection[str] = (),
         on_removed: OnRemoved = ignore,
         redact: Callable[[str], str] = str,

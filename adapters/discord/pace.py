@@ -26,7 +26,11 @@ GLOBAL_CALLS, GLOBAL_SPAN_S = 45, 1.0
 a second after its *answer*: Discord counted it some time before that, so its own window never holds more than ours."""
 
 GLOBAL_LEFT = 10
-"""Of these, progress leaves so many."""
+"""Of these, progress leaves so many; of a smaller number as large a part."""
+
+RECOVERY_S = 2.0
+"""After a refusal of calls over all lanes half as many go out, and one more after each such time: somebody else, a
+second process or a program with the same token, makes calls too."""
 
 LOOK_S = 0.05
 """How often to look for a turn that depends on answers to come."""
@@ -162,6 +166,12 @@ class Pace:
         self._recent: deque[float] = deque()  # when those of the last second were answered
         self._queued = 0
         self._blocked_until = 0.0
+        self._most = GLOBAL_CALLS
+        self._reduced: tuple[int, float] | None = None  # to how many, and when
+
+    def share(self, processes: int) -> None:
+        """Take one of so many parts of the calls over all lanes: Discord counts those of all processes together."""
+        self._most = max(1, GLOBAL_CALLS // max(1, processes))
 
     async def turn(self, kind: str, channel: str, *, priority: int = 0, patience_s: float = 0.0) -> Turn | Wait:
         """Wait for a turn of a kind of call in a channel, at most ``patience_s`` seconds; progress does not wait.
@@ -230,20 +240,31 @@ class Pace:
         now = self.now()
         while self._recent and self._recent[0] + GLOBAL_SPAN_S <= now:
             self._recent.popleft()
-        most = GLOBAL_CALLS - (GLOBAL_LEFT if priority >= PROGRESS else 0)
+        allowed = self._allowed(now)
+        most = allowed - (allowed * GLOBAL_LEFT // GLOBAL_CALLS if priority >= PROGRESS else 0)
         missing = ahead + 1 - (most - self._running - len(self._recent))
         wait_s = 0.0
         if 0 < missing <= len(self._recent):
             wait_s = self._recent[missing - 1] + GLOBAL_SPAN_S - now
         elif missing > 0:
-            later = (missing - len(self._recent) - 1) // GLOBAL_CALLS
+            later = (missing - len(self._recent) - 1) // allowed
             wait_s = LOOK_S + later * GLOBAL_SPAN_S
         return max(wait_s, self._blocked_until - now)
 
+    def _allowed(self, now: float) -> int:
+        """How many calls may go out in a second, over all lanes."""
+        if self._reduced is None:
+            return self._most
+        most, at = self._reduced
+        return min(self._most, most + int((now - at) / RECOVERY_S))
+
     def block(self, lane: _Lane | None, after_s: float) -> None:
         """Let nothing out for a while: of one lane, or without any of all."""
-        until = self.now() + after_s + MARGIN_S
+        now = self.now()
+        until = now + after_s + MARGIN_S
         if lane is None:
+            if self._reduced is None or now - self._reduced[1] >= GLOBAL_SPAN_S:  # all refusals of a moment are one
+                self._reduced = (max(1, self._allowed(now) // 2), now)
             self._blocked_until = max(self._blocked_until, until)
         else:
             lane.blocked_until = max(lane.blocked_until, until)

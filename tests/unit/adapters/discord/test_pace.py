@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.discord.pace import GLOBAL_CALLS, GLOBAL_SPAN_S, PROGRESS, Pace, Turn, Wait, Window
+from adapters.discord.pace import GLOBAL_CALLS, GLOBAL_SPAN_S, PROGRESS, RECOVERY_S, Pace, Turn, Wait, Window
 from tests.unit.adapters.discord.timeline import Timeline
 
 
@@ -253,6 +253,42 @@ async def test_a_refusal_of_everything_also_holds_those_that_wait_for_their_slot
     assert isinstance(patient.result(), Turn)
     # what was not used is free again
     assert isinstance(await pace.turn("message", "hasty"), Turn)
+
+
+async def _use_all(pace: Pace, time: Timeline, seconds: float) -> list[float]:
+    """Want more calls than there are, each in a channel of its own; returns when each went out."""
+    began: list[float] = []
+
+    async def one(channel: str) -> None:
+        turn = await pace.turn("message", channel, patience_s=seconds)
+        if isinstance(turn, Turn):
+            began.append(time.monotonic())
+            turn.answered()
+
+    tasks = [asyncio.create_task(one(f"{time.monotonic()}/{n}")) for n in range(int(seconds * 100))]
+    await time.advance(seconds + 1.0)
+    await asyncio.gather(*tasks)
+    return began
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+async def test_processes_that_share_a_bot_divide_its_calls(processes: int) -> None:
+    time = Timeline()
+    pace = build(time)
+    pace.share(processes)
+    assert _most_within(await _use_all(pace, time, 3.0), GLOBAL_SPAN_S) == GLOBAL_CALLS // processes
+
+
+async def test_whoever_is_refused_because_of_others_takes_half_and_comes_back_slowly() -> None:
+    time = Timeline()
+    pace = build(time)
+    for turn in [await pace.turn("message", "c") for _ in range(3)]:  # at the same moment: that is one refusal
+        assert isinstance(turn, Turn)
+        turn.refused(0.5, everywhere=True)
+    soon = await _use_all(pace, time, 4.0)
+    assert GLOBAL_CALLS // 2 <= _most_within(soon, GLOBAL_SPAN_S) <= GLOBAL_CALLS // 2 + 3
+    await time.advance(RECOVERY_S * GLOBAL_CALLS)
+    assert _most_within(await _use_all(pace, time, 4.0), GLOBAL_SPAN_S) == GLOBAL_CALLS
 
 
 async def test_who_gives_up_its_slot_gives_its_turn_back() -> None:
