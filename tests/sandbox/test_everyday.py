@@ -72,6 +72,15 @@ async def test_an_everyday_program_runs_and_prints_what_it_should(locked: Locked
     assert (value["status"], value["stdout"].splitlines()[-1:]) == ("ok", [program.prints]), value
 
 
+async def test_a_plot_takes_letters_that_its_font_lacks_from_a_font_of_the_machine(locked: Locked) -> None:
+    plot = next(program.code for program in PROGRAMS if program.name == "plot_cjk")
+    known = "import matplotlib.pyplot as plt; print(plt.rcParams['font.family'])"
+    families = (await locked.run(known))["stdout"]
+    value = await locked.run(plot)
+    assert value["status"] == "ok"
+    assert ("missing from font" in value["stderr"]) is ("CJK" not in families and "WenQuanYi" not in families)
+
+
 async def test_there_are_as_many_programs_as_are_promised() -> None:
     assert len(PROGRAMS) == 32
 

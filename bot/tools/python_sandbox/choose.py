@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from bot.tools.python_sandbox.forking import Tuning, by_thread
 from bot.tools.python_sandbox.host_backend import HostBackend
-from bot.tools.python_sandbox.interpreter import Interpreter, check_folder, find_interpreter
+from bot.tools.python_sandbox.interpreter import Interpreter, check_folder, find_interpreter, name_fonts
 from bot.tools.python_sandbox.landlock_backend import LandlockBackend
 from bot.tools.python_sandbox.namespaces_backend import NamespacesBackend, find_bubblewrap
 from bot.tools.python_sandbox.runner_backend import RunnerBackend
@@ -81,7 +81,7 @@ async def open_sandbox(settings: SandboxSettingsLike, *, state: Path | None = No
 async def _prepare(settings: SandboxSettingsLike, state: Path | None) -> tuple[Interpreter, Tuning]:
     interpreter = await find_interpreter(settings.python)
     folder = state or Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="hermod-sandbox-"))
-    cache, marks = folder / "fonts", folder / "sessions"
+    cache, marks = folder / f"fonts-{await asyncio.to_thread(name_fonts)}", folder / "sessions"
     for private in (folder, cache, marks):
         check_folder(private)
     return interpreter, Tuning(cache=cache, marks=marks, key=by_thread)

@@ -19,6 +19,7 @@ import select
 import sys
 
 from .cold import REFUSED_EXIT, prepare, read_request, reply
+from .fonts import add_fallbacks
 from .kernel import prctl
 from .landlock import landlock_abi
 from .policy import default_read_paths
@@ -100,6 +101,7 @@ class Zygote:
         """
         _die_with_parent(parent)
         packages = _load(preload)
+        add_fallbacks()
         _exercise()
         sys.stdout.flush()  # what a package says while it is loaded would end up in the first run's output
         sys.stderr.flush()
