@@ -41,9 +41,10 @@ ESCAPES_ON_THE_HOST = {
 def test_the_battery_is_whole() -> None:
     text = Path(__file__).with_name("battery").joinpath("attacks.toml").read_text()
     assert text.count("[[attack]]") == 101
+    assert len(ATTACKS) >= 120
     assert {attack.level for attack in ATTACKS} == set(LEVELS)
     assert {attack.oracle for attack in ATTACKS} == ORACLES
-    assert {attack.id for attack in ATTACKS if attack.known and attack.level in HELD} == {"stat-leak"}
+    assert {attack.id for attack in ATTACKS if attack.known and attack.level in HELD} == {"stat-leak", "read-link"}
     assert {backend for attack in ATTACKS for backend in attack.known} == {"landlock"}
 
 
@@ -52,8 +53,8 @@ def test_the_battery_is_whole() -> None:
 async def test_no_attack_gets_through_as_this_user(kind: str, warm: bool) -> None:
     report = await attack_in_folder(kind, warm=warm, attacks=ATTACKS)
     assert not report.findings, report.describe()
-    assert report.ran == len(ATTACKS) >= 80
-    assert {one.attack for one in report.known} <= {"stat-leak", "dropped-so"}
+    assert report.ran == len(ATTACKS)
+    assert {one.attack for one in report.known} <= {"stat-leak", "read-link", "dropped-so"}
 
 
 @pytest.mark.timeout(LONGEST_S)

@@ -276,7 +276,7 @@ def test_limits_read_back_inside_the_run_are_those_of_the_policy(scratch: Path) 
     measured = eval(done.out)
     # Little is loaded between the report and the limit.
     assert memory <= measured[0][0] == measured[0][1] < memory + 8 * MiB
-    assert measured[1:] == [(3, 4), (MiB, MiB), (40, 40), (0, 0), (0, 0), (0, 0)]
+    assert measured[1:] == [(3, 4), (MiB, MiB), (40, 40), (1, 1), (0, 0), (0, 0)]
 
 
 def test_a_lower_limit_of_the_machine_stays(scratch: Path) -> None:

@@ -45,7 +45,7 @@ def outside() -> Iterator[Path]:
 def _limit(name: str) -> str:
     return (
         f"import resource\nsoft, hard = resource.getrlimit(resource.RLIMIT_{name})\n"
-        f"resource.setrlimit(resource.RLIMIT_{name}, (hard, hard))\nprint('THROUGH' if hard else 'no')\n"
+        f"resource.setrlimit(resource.RLIMIT_{name}, (hard, hard))\nprint('no' if hard in (0, 1) else 'THROUGH')\n"
     )
 
 

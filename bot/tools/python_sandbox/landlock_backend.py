@@ -100,5 +100,5 @@ def _set_modes(folder: str, folder_mode: int, file_mode: int) -> None:
                 if stat.S_ISREG(kind):
                     os.chmod(entry.path, file_mode)
         os.chmod(folder, folder_mode)
-    except FileNotFoundError:  # the code may rename it, which takes nothing from anyone but itself
-        return
+    except (FileNotFoundError, NotADirectoryError):
+        return  # the code may rename and replace it, which takes nothing from anyone but itself

@@ -176,11 +176,12 @@ class MountedScratch:
 
     def _hand_back(self, run: SandboxRun) -> bool:
         with _folder(run.folder) as folder:
+            # What the code removed goes first: a file may have become a folder, or a folder a file.
+            now = list_files(self._root)
+            remove_files(folder, [path for path in self._brought if path not in now and not path.startswith("input/")])
             room = Room(size_bytes=run.limits.scratch_bytes, entries=run.limits.scratch_files)
             with contextlib.suppress(TooMuch):  # what the kernel let it write fits; a kept interpreter may exceed it
                 copy_files(self._root, folder, room=room, unless=self._brought, skip="input")
-            now = list_files(self._root)
-            remove_files(folder, [path for path in self._brought if path not in now and not path.startswith("input/")])
             self._given = list_files(folder)
         return is_full(self._root)
 

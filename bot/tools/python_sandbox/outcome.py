@@ -8,6 +8,8 @@ from signal import SIGKILL, SIGSYS, SIGXCPU, Signals
 from bot.tools.python_sandbox.process import Exit, Output
 from bot.tools.python_sandbox.types import MiB, RunStatus, SandboxLimits, SandboxOutcome, SessionState
 
+_CPU_ROUNDING_S = 0.6
+"""The kernel's limit is in whole seconds, and it is a tick early or late."""
 _OUT_OF_MEMORY = re.compile(r"(?:[\w.]*\.)?(?:_?Array)?MemoryError(?::|\Z)")
 
 
@@ -78,8 +80,9 @@ def judge(
             )
         case RunStatus.TIMEOUT if killed:
             return cause, f"It did not end within {limits.wall_s:g} s and was ended."
-    cpu_spent = cause is RunStatus.CPU or (killed and exit_.cpu_s >= limits.cpu_s)
-    if cpu_spent or exit_.code == -SIGXCPU:
+    # The signal alone proves nothing: a program can send it to itself.
+    signalled = exit_.code == -SIGXCPU and exit_.cpu_s >= limits.cpu_s - _CPU_ROUNDING_S
+    if cause is RunStatus.CPU or (killed and exit_.cpu_s >= limits.cpu_s) or signalled:
         return RunStatus.CPU, f"It used {limits.cpu_s:g} s of the processor, which is the limit."
     return _judge_code(exit_.code, limits, out_of_memory)
 

@@ -10,7 +10,8 @@ import os
 import signal
 import stat
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from bot.tools.python_sandbox.types import KiB
@@ -204,7 +205,7 @@ def measure_folder(folder: str, *, max_entries: int) -> FolderUse:
     waiting = [folder]
     while waiting and entries <= max_entries:
         try:
-            with os.scandir(waiting.pop()) as listing:
+            with _scan(waiting.pop()) as listing:
                 for entry in listing:
                     entries += 1
                     if entries > max_entries:
@@ -221,6 +222,31 @@ def measure_folder(folder: str, *, max_entries: int) -> FolderUse:
         except OSError:
             return FolderUse(size_bytes=size_bytes, entries=max_entries + 1)
     return FolderUse(size_bytes=size_bytes, entries=entries)
+
+
+def _scan(folder: str) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
+    try:
+        return os.scandir(folder)
+    except PermissionError:
+        give_rights(folder)
+        return os.scandir(folder)
+
+
+def give_rights(name: str, folder: int | None = None) -> None:
+    """Let this user read and enter what code has made without any right; it is still this user's.
+
+    Args:
+        name: of a file or a folder; a link is not followed.
+        folder: descriptor of the folder that has it; None: ``name`` is a path.
+
+    Raises:
+        OSError: it is somebody else's, or gone.
+    """
+    path = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        os.chmod(f"/proc/self/fd/{path}", 0o700)  # chmod itself would follow a link
+    finally:
+        os.close(path)
 
 
 def measure_deleted(pid: int) -> int:

@@ -12,6 +12,8 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from bot.tools.python_sandbox.process import give_rights
+
 TMPFS_MAGIC = 0x01021994
 MOST_DEPTH = 8
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -110,8 +112,7 @@ def _copy_folder(source: int, target: int, prefix: str, room: Room, unless: Seen
         path = prefix + name
         if stat.S_ISDIR(status.st_mode) and depth and path != skip:
             _take(room, 0)
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(name, 0o700, dir_fd=target)
+            _make_folder(name, target)
             with _opened(name, _FOLDER, source) as inner, _opened(name, _FOLDER, target) as into:
                 _copy_folder(inner, into, f"{path}/", room, unless, skip, depth - 1)
         elif _is_plain(status) and unless.get(path) != (status.st_ino, status.st_size, status.st_ctime_ns):
@@ -142,19 +143,42 @@ def _copy_file(source: int, target: int, name: str, size_bytes: int) -> None:
                 while size_bytes and (chunk := os.read(reader, min(size_bytes, _CHUNK_BYTES))):
                     file.write(chunk)
                     size_bytes -= len(chunk)
-            with contextlib.suppress(IsADirectoryError):
-                os.replace(made, name, src_dir_fd=target, dst_dir_fd=target)
-                return
-            os.unlink(made, dir_fd=target)
+            _put_in_place(made, name, target)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(made, dir_fd=target)
             raise
 
 
+def _put_in_place(made: str, name: str, folder: int) -> None:
+    """Give a file its name; a folder that has it makes room if it is empty, else the file is dropped."""
+    try:
+        os.replace(made, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except IsADirectoryError:
+        with contextlib.suppress(OSError):
+            os.rmdir(name, dir_fd=folder)
+            os.replace(made, name, src_dir_fd=folder, dst_dir_fd=folder)
+            return
+        os.unlink(made, dir_fd=folder)
+
+
+def _make_folder(name: str, folder: int) -> None:
+    """Make a folder unless it is there; a file that has its name makes room."""
+    try:
+        os.mkdir(name, 0o700, dir_fd=folder)
+    except FileExistsError:
+        if stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            os.unlink(name, dir_fd=folder)
+            os.mkdir(name, 0o700, dir_fd=folder)
+
+
 @contextlib.contextmanager
 def _opened(name: str, flags: int, folder: int) -> Iterator[int]:
-    descriptor = os.open(name, flags, dir_fd=folder)
+    try:
+        descriptor = os.open(name, flags, dir_fd=folder)
+    except PermissionError:  # the code may have made it without any right, and then it is still this user's
+        give_rights(name, folder)
+        descriptor = os.open(name, flags, dir_fd=folder)
     try:
         yield descriptor
     finally:

@@ -1,4 +1,4 @@
-"""The attacks as values, read from ``attacks.toml``."""
+"""The attacks as values, read from ``attacks.toml`` and ``own.toml``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ ESCAPED, BLOCKED = "@@ESCAPED", "@@BLOCKED"
 ORACLES = frozenset(
     ("verdict", "canary", "hit", "intact", "bounded", "nosurvivor", "decoyalive", "collect", "clean"),
 )
+FILES = ("attacks.toml", "own.toml")
 LEVELS = ("escape", "leak", "surface", "dos", "robust")
 
 _VERDICT = f"""
@@ -68,17 +69,23 @@ def load_attacks() -> tuple[Attack, ...]:
     """Load the attacks that mean something on this architecture.
 
     Raises:
-        ValueError: the file names a level or an oracle that does not exist, or one id twice.
+        ValueError: a file names a level or an oracle that does not exist, or there is one id twice.
     """
-    rows = tomllib.loads(Path(__file__).with_name("attacks.toml").read_text(encoding="utf-8"))["attack"]
+    rows = [row for name in FILES for row in _load_rows(name)]
     attacks = tuple(_read(row) for row in rows)
     for attack in attacks:
         if attack.level not in LEVELS or attack.oracle not in ORACLES:
-            raise ValueError(f"attacks.toml: {attack.id} has an unknown level or oracle")
+            raise ValueError(f"{attack.id} has a level or an oracle that does not exist")
     if len({attack.id for attack in attacks}) != len(attacks):
-        raise ValueError("attacks.toml: an id stands there twice")
+        raise ValueError("an id stands there twice")
     here = platform.machine()
     return tuple(attack for attack, row in zip(attacks, rows, strict=True) if row.get("machine", here) == here)
+
+
+def _load_rows(name: str) -> list[dict[str, object]]:
+    rows = tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))["attack"]
+    assert isinstance(rows, list)
+    return rows
 
 
 def _read(row: Mapping[str, object]) -> Attack:

@@ -11,7 +11,6 @@ import hashlib
 import os
 import resource
 import secrets
-import shutil
 import socket
 import sqlite3
 import stat
@@ -91,17 +90,17 @@ def open_ground(root: Path) -> Iterator[Ground]:
         try:
             yield ground
         finally:
-            make_removable(home)
-            shutil.rmtree(home)
+            _remove(home)
 
 
-def make_removable(folder: Path) -> None:
-    """Give back the rights on folders that an attack took from itself."""
-    for path, names, _ in os.walk(folder):
-        os.chmod(path, 0o700)
-        for name in names:
-            if not os.path.islink(inner := os.path.join(path, name)):
-                os.chmod(inner, 0o700)
+def _remove(folder: Path) -> None:
+    """Remove a folder that an attack may have made deeper than Python can go, with folders that nobody may enter."""
+    for _ in range(2):
+        done = subprocess.run(["/bin/rm", "-rf", str(folder)], stderr=subprocess.DEVNULL, check=False)
+        if done.returncode == 0:
+            return
+        subprocess.run(["/bin/chmod", "-R", "u+rwx", str(folder)], stderr=subprocess.DEVNULL, check=False)
+    raise OSError(f"{folder} cannot be removed")
 
 
 def take_stock(folder: Path) -> dict[str, str]:
@@ -133,7 +132,9 @@ def _lay_out(bot: Path, token: str) -> dict[str, str]:
     # Read for everybody: what keeps the code away from it must not be the owner of the files.
     for path in bot.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)
+    (bot / "current").symlink_to(token)
     names = {"CONFIG": config, "DB": bot / "hermod.db", "HOME": home, "OUTSIDE": outside, "SITEDIR": site}
+    names["LINK"] = bot / "current"
     return {**{name: str(path) for name, path in names.items()}, "OTHER_RUN": str(other)}
 
 

@@ -154,4 +154,4 @@ async def attack_in_folder(kind: str, *, warm: bool, attacks: Sequence[Attack]) 
             return replace(report, backend=f"{report.backend}, {'warm' if warm else 'cold'}, user {os.geteuid()}")
     finally:
         del os.environ["HERMOD_TOKEN"]
-        shutil.rmtree(root)
+        shutil.rmtree(root, ignore_errors=True)

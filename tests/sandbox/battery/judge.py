@@ -11,10 +11,9 @@ from pathlib import Path
 
 from bot.tools.python_sandbox.collect import Collected, collect_outputs
 from bot.tools.python_sandbox.files import clean_file_name
-from bot.tools.python_sandbox.process import FolderUse, measure_folder
 from bot.tools.python_sandbox.types import MiB, RunStatus, SandboxLimits, SandboxOutcome
 from tests.sandbox.battery.attacks import BLOCKED, ESCAPED, Attack
-from tests.sandbox.battery.ground import CANARY, Ground, make_removable
+from tests.sandbox.battery.ground import CANARY, Ground
 
 FILES_OUT, FILES_OUT_BYTES = 10, 8 * MiB
 DEADLINE_SLACK_S = 20.0
@@ -22,6 +21,7 @@ DEADLINE_SLACK_S = 20.0
 DISK_SLACK = 8
 """How many times its quota a program may fill in the tenth of a second between two looks at its folder."""
 _LOOKED_AT_BYTES, _LOOKED_AT_FILES = 256 * 1024, 2000
+_PATH_BYTES = 4000
 _FAKED = ("intact",)
 """Oracles of calls that are answered with success and do nothing: what counts is that nothing changed."""
 _LIMITED = frozenset(RunStatus) - {RunStatus.OK, RunStatus.ERROR}
@@ -39,10 +39,12 @@ class Finding:
 def judge_run(attack: Attack, ground: Ground, outcome: SandboxOutcome, limits: SandboxLimits) -> list[Finding]:
     """Look at everything that one run could have done. It blocks: call it in a thread, when the run has ended."""
     found = [*_judge_words(attack, outcome), *_judge_outside(ground), *_judge_outcome(attack, outcome, limits)]
+    try:
+        collected = collect_outputs(ground.run_folder, most_files=FILES_OUT, most_bytes=FILES_OUT_BYTES)
+        found += _judge_collected(attack, collected)
+    except OSError as error:
+        found.append(f"what it left cannot be collected: {error}")
     found += _judge_folder(ground.run_folder, limits)
-    make_removable(ground.run_folder)
-    collected = collect_outputs(ground.run_folder, most_files=FILES_OUT, most_bytes=FILES_OUT_BYTES)
-    found += _judge_collected(attack, collected)
     return [Finding(attack=attack.id, level=attack.level, what=what) for what in found]
 
 
@@ -87,26 +89,33 @@ def _judge_outcome(attack: Attack, outcome: SandboxOutcome, limits: SandboxLimit
 
 def _judge_folder(folder: Path, limits: SandboxLimits) -> Iterator[str]:
     """Look at what is left on the disk."""
-    use: FolderUse = measure_folder(str(folder), max_entries=DISK_SLACK * 10 * limits.scratch_files)
-    if use.size_bytes > DISK_SLACK * limits.scratch_bytes:
-        yield f"it left {use.size_bytes // MiB} MiB"
-    if use.entries > DISK_SLACK * 10 * limits.scratch_files:
-        yield f"it left more than {use.entries - 1} files"
-    for number, (path, status) in enumerate(_walk(folder)):
+    size_bytes = entries = 0
+    for path, status in _walk(folder):
         kind = status.st_mode
+        size_bytes, entries = size_bytes + status.st_blocks * 512, entries + 1
         if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
             yield f"it left something that is neither file nor folder: {oct(kind)}"
-        if kind & (stat.S_ISUID | stat.S_ISGID):
-            yield "it left a file with a setuid or setgid bit"
-        if stat.S_ISREG(kind) and number < _LOOKED_AT_FILES and CANARY.encode() in _read_head(path):
+        if kind & (stat.S_ISUID | stat.S_ISGID) and kind & (stat.S_IXGRP | stat.S_IXOTH):
+            yield "it left a file with a setuid or setgid bit that others can start"
+        if stat.S_ISREG(kind) and entries < _LOOKED_AT_FILES and CANARY.encode() in _read_head(path):
             yield "a secret is in a file of its folder"
+    if size_bytes > DISK_SLACK * limits.scratch_bytes or entries > DISK_SLACK * limits.scratch_files:
+        yield f"it left {entries} files with {size_bytes // MiB} MiB"
 
 
 def _walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    for path, folders, files in os.walk(folder):
-        for name in (*folders, *files):
+    waiting = [str(folder)]
+    while waiting:
+        path = waiting.pop()
+        for name in os.listdir(path):
             whole = os.path.join(path, name)
-            yield whole, os.lstat(whole)
+            if len(os.fsencode(whole)) > _PATH_BYTES:
+                return  # the rest is nested too deeply for anyone to look at it by its path
+            status = os.lstat(whole)
+            yield whole, status
+            if stat.S_ISDIR(status.st_mode):
+                os.chmod(whole, 0o700)
+                waiting.append(whole)
 
 
 def _read_head(path: str) -> bytes:

@@ -48,7 +48,9 @@ def wanted_limits(policy: Policy) -> dict[str, tuple[int, int]]:
         "cpu": (policy.cpu_s, policy.cpu_s + 1),
         "fsize": (policy.file_bytes, policy.file_bytes),
         "nofile": (policy.open_files, policy.open_files),
-        "core": (0, 0),
+        # One byte is less than any core file has, and the one value by which the kernel does not start the program of a
+        # core_pattern that begins with "|"; for zero it would (core(5), fs/coredump.c).
+        "core": (1, 1),
         "memlock": (0, 0),
         "msgqueue": (0, 0),
     }
