@@ -116,7 +116,8 @@ def find_descendants(pid: int) -> list[int]:
 def is_alive(pid: int) -> bool:
     """Tell whether a process is there and is not only waiting to be reaped by whoever took it over."""
     try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+        state = Path(f"/proc/{pid}/status").read_text().partition("\nState:\t")[2][:1]
+        return state not in {"Z", "X", ""}
     except OSError:
         return False
 

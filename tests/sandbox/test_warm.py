@@ -314,3 +314,18 @@ async def test_a_bot_that_is_killed_takes_every_process_of_the_sandbox_along(kin
 def test_the_messages_are_small_enough_for_one_packet() -> None:
     longest = {"op": "run", "id": 2**63, "session": True, "scratch": "/runs/" + "f" * 32}
     assert len(json.dumps(longest)) < 1024
+
+
+async def test_a_zygote_that_hangs_when_it_is_asked_for_a_run_is_told_and_the_next_one_works(
+    open_sandbox: OpenSandbox, kind: str
+) -> None:
+    sandbox = await open_sandbox(kind, reply_timeout_s=1.0, places=2)
+    zygote = await find_zygote(sandbox)
+    # It answers that it is well, and is stopped before or after it has forked: whichever, nothing is left of the run.
+    runs = [asyncio.create_task(sandbox.run(f"print({n})")) for n in range(20)]
+    await until(lambda: any(run.done() for run in runs), "the first runs have ended")
+    os.kill(zygote, signal.SIGSTOP)
+    outcomes = [await run for run in runs]
+    assert {outcome.status for outcome in outcomes} <= {RunStatus.OK, RunStatus.CRASHED}
+    assert all(outcome.stdout == f"{n}\n" for n, outcome in enumerate(outcomes) if outcome.status is RunStatus.OK)
+    await until(lambda: not is_alive(zygote), "it is gone")

@@ -8,10 +8,11 @@ import json
 import platform
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from signal import SIGKILL
 
 from bot.tools.python_sandbox.child.landlock import landlock_abi
 from bot.tools.python_sandbox.child_files import install_child
@@ -172,19 +173,29 @@ class ForkingBackend(ABC):
         with contextlib.closing(stdout), contextlib.closing(stderr):
             async with self.open_place(self._choose_pool(run), run) as (zygote, place):
                 await place.bring_in(run)
-                request = self._build_request(run, place)
                 started = time.monotonic()
-                fds = (stdout.write_fd, stderr.write_fd)
-                process = await _fork(zygote, request, fds, cold=not self.tuning.warm)
-                stdout.close_writer()
-                stderr.close_writer()
-                limiter.attach(process.kill)
-                watch = limiter.watch(folder=place.watched, before=place.before, pid=process.pid)
-                async with _dead_unless_done(process), watch:
-                    exit_ = await process.wait()
+                exit_ = await self._fork_once(run, zygote, place, limiter, (stdout, stderr))
                 duration_s = time.monotonic() - started
                 await self._settle(run, place, limiter, exit_)
             return build_outcome(run.limits, limiter.cause, exit_, stdout, stderr, duration_s=duration_s)
+
+    async def _fork_once(
+        self, run: SandboxRun, zygote: Zygote, place: Place, limiter: Limiter, outputs: tuple[Output, Output]
+    ) -> Exit:
+        request = self._build_request(run, place)
+        try:
+            fds = [output.write_fd for output in outputs]
+            process = await zygote.fork(request, fds, cold=not self.tuning.warm)
+        except ZygoteBroken as error:
+            await zygote.aclose()  # it may have begun the run, and has taken it along
+            return Exit(code=-SIGKILL, broken=str(error))
+        finally:
+            for output in outputs:
+                output.close_writer()
+        limiter.attach(process.kill)
+        watch = limiter.watch(folder=place.watched, before=place.before, pid=process.pid)
+        async with _dead_unless_done(process), watch:
+            return await process.wait()
 
     async def _settle(self, run: SandboxRun, place: Place, limiter: Limiter, exit_: Exit) -> None:
         if exit_.refused and limiter.cause is None:
@@ -214,7 +225,10 @@ class ForkingBackend(ABC):
             zygote, place = await resources.enter_async_context(self.open_place(self._choose_pool(run), run))
             pipes = resources.enter_context(contextlib.closing(Pipes(run.limits.output_bytes)))
             await place.bring_in(run)
-            process = await _fork(zygote, self._build_request(run, place), pipes.child_ends)
+            try:
+                process = await zygote.fork(self._build_request(run, place), pipes.child_ends)
+            except ZygoteBroken as error:
+                raise SandboxUnavailable(f"the sandbox did not start an interpreter: {error}") from error
             pipes.close_child_ends()
             return Kept(process, place, pipes, resources.pop_all())
 
@@ -247,13 +261,6 @@ async def _find_exit(kept: Kept, limiter: Limiter, code: int | None, cpu_before:
     if code is None or limiter.cause is not None:
         return await _end(kept.process)
     return Exit(code=code, cpu_s=cpu_s, peak_memory_bytes=max(peak_bytes, 0))
-
-
-async def _fork(zygote: Zygote, request: bytes, fds: Sequence[int], *, cold: bool = False) -> ForkedRun:
-    try:
-        return await zygote.fork(request, fds, cold=cold)
-    except ZygoteBroken as error:
-        raise SandboxUnavailable(f"the sandbox did not start the program: {error}") from error
 
 
 async def _end(process: ForkedRun) -> Exit:
