@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import ipaddress
-import os
 import shutil
 import signal
 import socket
@@ -13,6 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.needs import need
 
 # -- services --------------------------------------------------------------------------------------
 
@@ -41,11 +42,7 @@ SERVICES: dict[str, Callable[[], str]] = {
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test whose service is missing; fail it where every service is required."""
     for mark in item.iter_markers("service"):
-        reason = SERVICES[mark.args[0]]()
-        if reason and os.environ.get("HERMOD_REQUIRE_SERVICES") == "1":
-            pytest.fail(f"a required service is missing: {reason}", pytrace=False)
-        if reason:
-            pytest.skip(reason)
+        need(SERVICES[mark.args[0]]())
 
 
 @pytest.hookimpl(trylast=True)
