@@ -165,6 +165,15 @@ async def test_a_value_of_the_wrong_kind_cannot_be_entered(place: Place) -> None
 
 @pytest.mark.unstarted
 @scenario("options", unable=no(unable.no_offers))
+async def test_what_a_command_needs_cannot_be_left_out(place: Place) -> None:
+    await start(place)
+    with pytest.raises(LookupError):
+        await place.give("ask", {})
+    assert place.inbox.commands == []
+
+
+@pytest.mark.unstarted
+@scenario("options", unable=no(unable.no_offers))
 async def test_a_choice_and_what_was_left_out_are_read_back(place: Place) -> None:
     await start(place)
     assert isinstance(place.adapter, HasCommands)
