@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -43,7 +45,8 @@ class Dispatcher:
         prefixes: the threads of this process, see ``Store.claim_thread``.
         owner: names this process in leases; unique among all processes.
         clock: for leases.
-        max_threads: worked on at once; further ones wait in the store.
+        max_threads: worked on at once for each prefix, so that a platform that is slow holds up no other one; further
+            ones wait in the store.
         lease_s: a dead process's threads are taken over after this time.
     """
 
@@ -69,6 +72,7 @@ class Dispatcher:
         self._stopping = asyncio.Event()
         self._claiming = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._busy: Counter[str] = Counter()  # tasks by prefix
 
     @property
     def active(self) -> int:
@@ -95,7 +99,7 @@ class Dispatcher:
             StoreError: nothing can be claimed; work under way goes on until ``drain``.
         """
         try:
-            while await self._claim_one() or self._tasks:
+            while await self._claim_one(self._prefixes) or self._tasks:
                 if self._tasks:
                     await asyncio.wait(self._tasks)
         except asyncio.CancelledError:
@@ -118,21 +122,22 @@ class Dispatcher:
     # -- claiming ------------------------------------------------------------------------------------
 
     async def _try_claim(self) -> bool:
-        if len(self._tasks) >= self._max_threads:
+        free = [prefix for prefix in self._prefixes if self._busy[prefix] < self._max_threads]
+        if not free:
             return False
         try:
-            return await self._claim_one()
+            return await self._claim_one(free)
         except StoreError as e:
             log.error("claim_failed", error=str(e))
             return False
 
-    async def _claim_one(self) -> bool:
+    async def _claim_one(self, prefixes: Sequence[str]) -> bool:
         """Claim a thread and begin its work; false when none waits, or the end has begun."""
         async with self._claiming:
             if self._stopping.is_set():
                 return False
             claim = await self._store.claim_thread(
-                self._owner, prefixes=self._prefixes, lease_s=self._lease_s, now=self._clock.now()
+                self._owner, prefixes=prefixes, lease_s=self._lease_s, now=self._clock.now()
             )
             if claim is None:
                 return False
@@ -140,8 +145,10 @@ class Dispatcher:
                 await self._give_back(claim)
                 return False
             task = asyncio.create_task(self._hold(claim), name=f"thread {claim.thread_key}")
+            prefix = next((p for p in prefixes if claim.thread_key.startswith(p)), "")
             self._tasks.add(task)
-            task.add_done_callback(self._ended)
+            self._busy[prefix] += 1
+            task.add_done_callback(partial(self._ended, prefix))
             return True
 
     async def _give_back(self, claim: Claim) -> None:
@@ -156,8 +163,9 @@ class Dispatcher:
             return POLL_S
         return POLL_S if due is None else min(POLL_S, max(0.01, (due - now).total_seconds()))
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, prefix: str, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._busy[prefix] -= 1
         self._wake.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("thread_task_failed", task=task.get_name(), exc_info=error)

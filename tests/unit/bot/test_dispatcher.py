@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -60,7 +61,9 @@ class Plain:
 async def answer(store: Store, claim: Claim) -> None:
     """End the thread's work, as a session would."""
     now = SystemClock().now()
-    run = RunRow(run_id=f"r{claim.epoch}", thread_key=claim.thread_key, agent="a", state="init", started_at=now)
+    run = RunRow(
+        run_id=f"{claim.thread_key} {claim.epoch}", thread_key=claim.thread_key, agent="a", state="init", started_at=now
+    )
     await store.begin_run(claim, run, [item.id for item in claim.items])
     await store.finish_run(claim, run.run_id, RunOutcome(state="finished", error="", record="", ended_at=now))
 
@@ -285,6 +288,40 @@ async def test_a_drain_waits_for_the_work_under_way_and_begins_no_other(store: S
     await running
     assert work.tries == 1
     assert (await store.count_rows()).inbox_open == 1
+
+
+async def test_a_platform_with_all_its_work_stuck_leaves_room_for_the_others(store: Store) -> None:
+    stuck, heard = asyncio.Event(), asyncio.Event()
+
+    async def do(claim: Claim) -> None:
+        if claim.thread_key.startswith("slow:"):
+            await stuck.wait()
+        else:
+            heard.set()
+        await answer(store, claim)
+
+    work = Work(do)
+    dispatcher = Dispatcher(
+        store=store, work=work, prefixes=["slow:", "memory:"], owner="p1", clock=SystemClock(), max_threads=2
+    )
+    inbox = Inbox(store=store, clock=SystemClock(), redactor=Plain(), queue_limit=9, wake=dispatcher.wake)
+    slow = [message("hi", number=n, thread=f"t{n}") for n in range(1, 5)]
+    for said in slow:
+        await inbox.accept(replace(said, thread=replace(said.thread, platform="slow")))
+    running = asyncio.create_task(dispatcher.run())
+    async with asyncio.timeout(10):
+        while dispatcher.active < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await inbox.accept(message("hi", number=9, thread="t9"))
+        await heard.wait()
+    assert dispatcher.active <= 3
+    stuck.set()
+    async with asyncio.timeout(10):
+        while (await store.count_rows()).inbox_open:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    await dispatcher.drain(5)
+    await running
+    assert work.tries == 5
 
 
 async def test_work_whose_claim_was_lost_is_cancelled_and_is_no_crash(store: Store) -> None:
