@@ -115,6 +115,7 @@ class DiscordCalls:
         self, turn: Turn | None, route: Route, body: object, files: Sequence[Upload], timeout_s: float
     ) -> Answer | Failed:
         window: Window | None = None
+        answer: Answer | None = None
         try:
             answer = await self.http.attempt(route, body=body, files=files, timeout_s=timeout_s)
             window = read_window(answer)
@@ -124,7 +125,9 @@ class DiscordCalls:
         except CALL_ERRORS as error:
             return build_broken(error)
         finally:
-            if turn is not None:
+            if turn is not None and answer is None:
+                turn.left()
+            elif turn is not None:
                 turn.answered(window)
         return answer if 200 <= answer.status < 300 else build_failed(answer)
 

@@ -137,6 +137,14 @@ class Turn:
             self._lane.end(window, now)
             self._pace.end(now)
 
+    def left(self) -> None:
+        """The call was made, and nobody waits for its answer any more: Discord may count it a while later."""
+        if self._open:
+            self._open = False
+            now = self._pace.now()
+            self._lane.end(None, now)
+            self._pace.end(now + GLOBAL_SPAN_S)
+
     def unused(self) -> None:
         """The call was not made."""
         if self._open:
@@ -199,7 +207,7 @@ class Pace:
         """Take note of a turn that is over; ``answered_at`` is None for a call that was not made."""
         self._running -= 1
         if answered_at is not None:
-            self._recent.append(answered_at)
+            insort(self._recent, answered_at)
 
     async def _wait_for_lane(self, lane: _Lane, priority: int, deadline: float) -> float | None:
         """Wait for the turn in a lane. None when it has come, else when it may be."""

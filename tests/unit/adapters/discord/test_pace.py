@@ -271,6 +271,20 @@ async def _use_all(pace: Pace, time: Timeline, seconds: float) -> list[float]:
     return began
 
 
+async def test_calls_that_nobody_waits_for_any_more_may_be_counted_later_so_they_count_for_longer() -> None:
+    time = Timeline()
+    pace = build(time)
+    for n in range(GLOBAL_CALLS):
+        turn = await pace.turn("message", str(n))
+        assert isinstance(turn, Turn)
+        turn.left() if n % 2 else turn.answered()
+    await time.advance(GLOBAL_SPAN_S + 0.1)
+    turns = [await pace.turn("message", f"later {n}") for n in range(GLOBAL_CALLS)]
+    assert sum(isinstance(turn, Turn) for turn in turns) == GLOBAL_CALLS - GLOBAL_CALLS // 2
+    await time.advance(GLOBAL_SPAN_S)
+    assert isinstance(await pace.turn("message", "at last"), Turn)
+
+
 @pytest.mark.parametrize("processes", [2, 3])
 async def test_processes_that_share_a_bot_divide_its_calls(processes: int) -> None:
     time = Timeline()
