@@ -1,9 +1,9 @@
 """Text that Discord shows exactly as given: none of its characters is a mark or a mention.
 
 Discord takes a backslash before punctuation as "this is no mark". Mentions, times, emoji and commands in angle brackets
-are parted by a zero-width space instead, because a server, an old client and a bridge do not all know of backslashes
-there. Marks and forms: discord.com/developers/docs/reference (message formatting) and support.discord.com, "Markdown
-Text 101".
+are parted by a zero-width space as well, because a server, an old client and a bridge do not all know of backslashes
+there; and so is what might be the end of a link, since that is looked for without regard to backslashes. Marks and
+forms: discord.com/developers/docs/reference (message formatting) and support.discord.com, "Markdown Text 101".
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ USER = re.compile(r"<@!?([0-9]{1,20})>")
 _MARKS = re.compile(
     r"\\(?![0-9A-Za-z\s])"
     r"|[*`\[]"
+    r"|<(?=\S|\Z)"  # an address between angle brackets may end behind a backtick, which then ends no code
     r"|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])"  # inside a word it is no mark: snake_case
     r"|~(?=~|\Z)|(?<=~)~|\A~"
     r"|\|(?=\||\Z)|(?<=\|)\||\A\|"
     r"|:(?=(?:[\w+-]*[A-Za-z][\w+-]*|100|1234|[+-]1):)"  # the name of an emoji
 )
-_LIVE = re.compile(r"<(?=[@#:/&!+]|[^\s<>]+:[^\s<>]*>|\Z)|@(?=everyone|here|\Z)", re.I)
+_LIVE = re.compile(r"<(?=[@#:/&!+]|[^\s<>]+:[^\s<>]*>|\Z)|@(?=everyone|here|\Z)|\](?=\()", re.I)
 _LINE = re.compile(r"^([ \t]*)(?=(?:#{1,3}|-#?|>{1,3})(?:\s|$))", re.M)
 _NUMBER = re.compile(r"^([ \t]*\d{1,10})(?=\.(?:\s|$))", re.M)
 _INNER = re.compile(r"(?<=[0-9A-Za-z])_(?=[0-9A-Za-z])")

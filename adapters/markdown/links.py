@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Collection
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -11,7 +12,9 @@ URL_MAX = 3000
 """A longer address is shown as text; a platform may take less."""
 
 _SCHEMES = ("http://", "https://", "mailto:")
-_HOST_LIKE = re.compile(r"(?:[a-z][a-z0-9+.-]*://|www\.)[^\s/?#]+|[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}(?![\w-])", re.I)
+_HOST_LIKE = re.compile(
+    r"(?:[a-z][a-z0-9+.-]*://|www\.)[^\s/?#]+|[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}(?![\w-])|\d{1,3}(?:\.\d{1,3}){3}", re.I
+)
 _BARE = re.compile(r"https?://[^\s<>|\"'`\u3000-\u303f\uff00-\uffef]+", re.I)
 _TRAILING = ".,;:!?*_~)]}\u2026"
 
@@ -41,7 +44,7 @@ def show_link(url: str, label: str, trusted: Collection[str] | None = None, *, m
     bare = url[7:] if url.lower().startswith("mailto:") else url
     if not label or label in (url, bare):
         return Shown("", url, bare, "")
-    if any(host_of(found) != host_of(url) for found in _HOST_LIKE.findall(label)):
+    if any(host_of(found) != host_of(url) for found in _HOST_LIKE.findall(_as_seen(label))):
         return Shown(f"{label} (", url, bare, ")")
     return Shown("", url, label, "")
 
@@ -60,7 +63,15 @@ def find_bare_urls(text: str) -> list[tuple[int, int]]:
 
 def names_host(text: str) -> bool:
     """True for text that holds what people, and platforms, take for the address of a host."""
-    return _HOST_LIKE.search(text) is not None
+    return _HOST_LIKE.search(_as_seen(text)) is not None
+
+
+def _as_seen(text: str) -> str:
+    """Return a text as it looks: other forms of letters and dots as the usual ones, without what nobody sees."""
+    if text.isascii():
+        return text
+    usual = unicodedata.normalize("NFKC", text).replace("\u3002", ".")
+    return "".join(c for c in usual if unicodedata.category(c) not in ("Cf", "Mn"))
 
 
 def host_of(url: str) -> str:

@@ -46,7 +46,7 @@ async def test_an_answer_grows_in_the_thread_of_its_question_and_is_posted_whole
         assert first["content"] == "-# … get_slow_queries: shop @\u200beveryone"
         assert has_stop(first)
         await draft.show("It is the **missing index**, <@1> ", [step])
-        second = await seen(server, root, "It is the **missing index**, <\u200b@1>")
+        second = await seen(server, root, "It is the **missing index**, \\<\u200b@1>")
         assert second["id"] == first["id"] == draft.remote_id
         done = await draft.finish(reply(thread, "It is the **missing index**.", feedback="run-1"))
         assert isinstance(done, Delivered)

@@ -175,7 +175,7 @@ async def test_the_pace_never_falls_below_its_bound(bench: Bench) -> None:
 
 async def test_steps_stand_above_the_text_in_small_print(bench: Bench) -> None:
     await bench.show("", step(1, "running", "run_python: **x** @everyone <@1>", ""))
-    assert bench.port.content == "-# … run_python: \\*\\*x\\*\\* @\u200beveryone <\u200b@1>"
+    assert bench.port.content == "-# … run_python: \\*\\*x\\*\\* @\u200beveryone \\<\u200b@1>"
     await bench.show("The **answer**. ", step(1), step(2, "failed", "explain", ""))
     assert bench.port.content == "-# ✓ get_slow_queries: shop (0.4 s)\n-# ✗ explain\nThe **answer**."
 

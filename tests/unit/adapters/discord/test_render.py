@@ -73,7 +73,7 @@ def test_a_reply_becomes_text_buttons_files_and_the_people_it_mentions() -> None
             private_to="7",
         )
     )
-    assert payload.content == "**Hi** <@7>, <\u200b@8>"
+    assert payload.content == "**Hi** <@7>, \\<\u200b@8>"
     assert payload.mentions == {"7"}
     assert payload.files == (file,)
     assert [len(row["components"]) for row in payload.components] == [1, 2]  # type: ignore[arg-type]

@@ -139,6 +139,26 @@ def test_links_lead_where_they_say(markdown: str, links: list[tuple[str, str]]) 
     assert seen.live == []
 
 
+@pytest.mark.parametrize(
+    "label",
+    ["good\u200b.test", "good\uff0etest", "good\u2024test", "good\u3002test", "\u043f\u0440.\u0440\u0444", "10.0.0.1"],
+)
+def test_a_label_that_only_looks_like_another_host_stands_beside_the_address(label: str) -> None:
+    assert see(f"[{label}](https://evil.test/x)").links == [("https://evil.test/x", "https://evil.test/x")]
+
+
+def test_a_label_does_not_reach_over_what_follows_it_to_another_address() -> None:
+    seen = see("[docs](https://ex.test) and ](https://evil.test)")
+    assert seen.links == [("docs", "https://ex.test"), ("https://evil.test", "https://evil.test")]
+
+
+@pytest.mark.parametrize("text", ["a <`x:/y>@here <@1>`", "<`b:/c>@everyone`", "&lt;`x](:/e-->@here <@1>`"])
+def test_what_looks_like_an_address_does_not_let_mentions_out_of_code(text: str) -> None:
+    seen = see(text)
+    assert seen.live == []
+    assert len(seen.codes) == 1
+
+
 def test_a_mail_address_is_shown_beside_its_label() -> None:
     assert write("[the team](mailto:a@b.test) <c@d.test>") == "the team (a@b.test) c@d.test"
 
