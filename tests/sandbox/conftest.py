@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.needs import need
 from tests.sandbox.sandboxes import KINDS, OpenSandbox, Sandbox, why_missing
 
 
@@ -13,8 +14,7 @@ from tests.sandbox.sandboxes import KINDS, OpenSandbox, Sandbox, why_missing
 def kind(request: pytest.FixtureRequest) -> str:
     """Name each backend that this machine allows."""
     name = str(request.param)
-    if reason := why_missing(name):
-        pytest.skip(reason)
+    need(why_missing(name))
     return name
 
 

@@ -23,6 +23,7 @@ from bot.settings_tree import SandboxSettings
 from bot.tools.python_sandbox.choose import open_sandbox
 from bot.tools.python_sandbox.namespaces_backend import find_bubblewrap
 from bot.tools.python_sandbox.types import RunStatus, SandboxRun, SandboxUnavailable
+from tests.needs import need
 from tests.sandbox.sandboxes import why_missing
 
 SCRIPT = """
@@ -56,8 +57,7 @@ async def choose(
     backend: str, state: Path, *, namespaces: bool = True, landlock: bool = True, bubblewrap: bool = True
 ) -> Mapping[str, str]:
     """Open a sandbox in a process for which some things are not there."""
-    if reason := why_missing("namespaces"):
-        pytest.skip(reason)
+    need(why_missing("namespaces"))
     command = [find_bubblewrap()[0], "--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--unshare-user"]
     command += [] if namespaces else ["--disable-userns"]
     if not bubblewrap:

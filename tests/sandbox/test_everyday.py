@@ -24,6 +24,7 @@ from bot.tools.python_sandbox.packages import find_packages
 from bot.tools.python_sandbox.tool import PythonTool, register_python_tool
 from bot.tools.python_sandbox.types import SandboxBackend, SandboxLimits, SandboxUnavailable
 from bot.tools.python_sandbox.uploads import Uploads
+from tests.needs import need
 from tests.sandbox.everyday_programs import BEGIN, END, Program, build_table, load_programs
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -56,7 +57,8 @@ async def locked(request: pytest.FixtureRequest) -> AsyncIterator[Locked]:
         backend = await open_sandbox(SandboxSettings(backend=request.param), state=root / "state")
     except SandboxUnavailable as error:
         shutil.rmtree(root)
-        pytest.skip(f"{request.param} does not work here: {error}")
+        need(f"{request.param} does not work here: {error}")
+        raise
     folders, registry = Folders(root / "threads", clock=SystemClock()), ToolRegistry()
     tool = register_python_tool(registry, backend, folders=folders, limits=LIMITS, clock=SystemClock(), sessions=True)
     try:
