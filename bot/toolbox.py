@@ -21,6 +21,8 @@ from bot.sandbox import PythonSandbox
 from bot.settings import Settings
 from bot.storage.base import Store
 from bot.tools.python_sandbox.types import MiB
+from bot.tools.python_sandbox.uploads import Uploads
+from bot.tools.slow_logs.tool import register_slow_log_tool
 from bot.tools.slow_queries import register_slow_query_tools
 from bot.tools.targets import Target, Targets
 
@@ -84,6 +86,8 @@ def build_tools(
             most_bytes_out=python.limits.files_out_bytes,
         )
         python.register(registry, attachments)
+    uploads = None if python is None else Uploads(python.folders)
+    register_slow_log_tool(registry, targets, clock, attached=attachments, uploads=uploads)
     for name in settings.tools.modules:
         try:
             register = importlib.import_module(name).register

@@ -20,6 +20,7 @@ from agent_core.tools.registry import ToolRegistry
 from bot.sandbox import PythonSandbox
 from bot.settings import Settings, describe_settings
 from bot.storage import open_store
+from bot.tools.slow_logs.tool import register_slow_log_tool
 from bot.tools.slow_queries import register_slow_query_tools
 from bot.tools.targets import Targets
 from scripts.write_api import build_api
@@ -51,6 +52,7 @@ def load_tools() -> tuple[Tool, ...]:
     register_slow_query_tools(registry, Targets([]), open_store("sqlite:///never-opened.db"), SystemClock())
     register_builtin(registry)
     PythonSandbox(Settings(), SystemClock()).register(registry, versions=False)
+    register_slow_log_tool(registry, Targets([]), SystemClock())
     return registry.tools()
 
 

@@ -6,11 +6,15 @@ import asyncio
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from bot import __version__
+
+if TYPE_CHECKING:
+    from bot.tools.slow_logs.answer import OrderBy
+    from bot.tools.slow_logs.formats import AnyFormat
 
 EXIT_FAILED = 1
 EXIT_SETTINGS = 2
@@ -75,6 +79,20 @@ def _print_version(value: bool) -> None:
     if value:
         print(f"hermod {__version__}")
         raise typer.Exit
+
+
+def _check_format(value: str) -> str:
+    return _check_choice(value, ("auto", "stderr", "csvlog", "jsonlog", "mysql"))
+
+
+def _check_order(value: str) -> str:
+    return _check_choice(value, ("total", "mean", "max", "p95", "calls"))
+
+
+def _check_choice(value: str, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        raise typer.BadParameter(f"{value!r} is not one of {', '.join(choices)}")
+    return value
 
 
 @app.callback()
@@ -278,6 +296,42 @@ def audit_verify(config: Config = None, as_json: Json = False) -> None:
     from bot.cli.inspect import run_audit_verify
 
     _finish(run_audit_verify(config=config, as_json=as_json))
+
+
+@app.command()
+def slowlog(
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Logs, also gzip; a folder; - for stdin.")],
+    format: Annotated[
+        str, typer.Option(help="auto, stderr, csvlog, jsonlog or mysql.", metavar="FORMAT", callback=_check_format)
+    ] = "auto",
+    prefix: Annotated[str | None, typer.Option(help="log_line_prefix of a plain Postgres log; else guessed.")] = None,
+    zone: Annotated[str | None, typer.Option(help="Time zone of the log; else as it says, else UTC.")] = None,
+    since: Annotated[str | None, typer.Option(help="Only from this instant on, such as 2026-05-01T10:00:00Z.")] = None,
+    until: Annotated[str | None, typer.Option(help="Only before this instant.")] = None,
+    threshold: Annotated[float, typer.Option(min=0, help="Only shapes of which an execution took this many s.")] = 0.0,
+    limit: Annotated[int, typer.Option(min=1, help="Most shapes to show.")] = 20,
+    order_by: Annotated[
+        str, typer.Option(help="total, mean, max, p95 or calls.", metavar="ORDER", callback=_check_order)
+    ] = "total",
+    csv: Annotated[Path | None, typer.Option(help="Also write every shape to this file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Sum up slow-query logs of Postgres, MySQL and MariaDB; exit 1: nothing could be read, 3: some lines could not."""
+    from bot.cli.slowlog import SlowlogOptions, run_slowlog
+
+    options = SlowlogOptions(
+        format=cast("AnyFormat", format),
+        prefix=prefix,
+        zone=zone,
+        since=since,
+        until=until,
+        threshold_s=threshold,
+        order_by=cast("OrderBy", order_by),
+        limit=limit,
+        csv=csv,
+        as_json=as_json,
+    )
+    raise typer.Exit(run_slowlog(files, options))
 
 
 @app.command()

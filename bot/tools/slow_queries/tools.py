@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, Field, create_model
 from pydantic.config import JsonDict
@@ -17,8 +17,11 @@ from bot.tools.slow_queries.history import SnapshotStore
 from bot.tools.slow_queries.report import OrderBy
 from bot.tools.slow_queries.slow_queries import read_slow_queries
 from bot.tools.slow_queries.statement_check import LONGEST_SQL
-from bot.tools.slow_queries.time_range import FORMS
+from bot.tools.slow_queries.time_range import FORMS, parse_time_range
 from bot.tools.targets import Targets
+
+if TYPE_CHECKING:
+    from bot.tools.slow_logs.answer import SlowLog
 
 _TARGET = "Name of the database to look at. Leave it out when only one is configured."
 
@@ -97,7 +100,17 @@ def register_slow_query_tools(registry: ToolRegistry, targets: Targets, store: S
         ConfigError: the names are taken.
     """
 
-    async def get_slow_queries(arguments: SlowQueryArguments) -> SlowQueries:
+    async def get_slow_queries(arguments: SlowQueryArguments) -> SlowQueries | SlowLog:
+        if (log := targets.resolve(arguments.target)).engine == "slowlog":
+            from bot.tools.slow_logs.target import read_target_log
+
+            return await read_target_log(
+                log,
+                asked=parse_time_range(arguments.time_range, now=clock.now()),
+                threshold_s=arguments.threshold,
+                order_by=arguments.order_by,
+                limit=arguments.limit,
+            )
         return await read_slow_queries(
             targets,
             store,

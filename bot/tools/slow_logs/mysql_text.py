@@ -1,0 +1,89 @@
+"""MySQL and MariaDB statements without the data in them, and the names of their shapes.
+
+The lexical rules are those of the manual's chapters "String Literals", "Comments" and "Schema Object Names"
+(https://dev.mysql.com/doc/refman/8.4/en/language-structure.html), with the default ``sql_mode``: text in double quotes
+is a literal. Under ANSI_QUOTES it would be a name; it is then hidden all the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+
+from bot.tools.slow_queries.redact_sql import shorten
+
+_LONGEST_INPUT = 200_000
+_REDACTED = "<redacted>"
+_ADMINISTRATOR = re.compile(r"\s*# (administrator command: [A-Za-z_ ]{1,40})")
+
+_TOKEN = re.compile(
+    r"(?P<space>\s+|--(?=[\s\x00-\x1f]|\Z)[^\n]*|\#[^\n]*|/\*(?!!).*?\*/|/\*!\d*|\*/)"
+    r"|(?P<literal>(?:_\w+\s*|[xXbBnN])?(?:'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\")|(?:\d|\.\d)(?:[eE][+-]?\d|[\w.])*)"
+    r"|(?P<name>`(?:[^`]|``)*`)"
+    r"|(?P<word>@{0,2}[A-Za-z_$\x80-\U0010ffff][\w$\x80-\U0010ffff]*)"
+    r"|(?P<cut>/\*|['\"`]|\\)"
+    r"|(?P<symbol>:=|<=>|[<>!]=|<>|\|\||&&|->>?|\.{3}|.)",
+    re.DOTALL,
+)
+_LIST = re.compile(r"\( (?:\?|\.\.\.)(?: , (?:\?|\.\.\.))* \)")
+_SIMPLE_NAME = re.compile(r"`[A-Za-z_]\w*`", re.ASCII)
+
+
+def redact_mysql(sql: str) -> str:
+    """Return ``sql`` without literals and comments, with ``?`` in their place; doing it twice changes nothing more.
+
+    What was cut off, or cannot be read, becomes ``<redacted>`` to its end.
+    """
+    if administrator := _ADMINISTRATOR.match(sql):
+        return administrator[1]
+    parts: list[str] = []
+    for kind, text in _judged(sql):
+        if kind == "space":
+            if parts and parts[-1] != " ":
+                parts.append(" ")
+        else:
+            parts.append(text)
+    return shorten("".join(parts).strip())
+
+
+def fingerprint_mysql(sql: str) -> str:
+    """Name the shape of a statement: 16 hexadecimal digits, whatever its literals, letter case and white space are.
+
+    A digest text of ``performance_schema`` (``SELECT * FROM `t` WHERE `id` = ?``) has the name of its statements.
+    """
+    if administrator := _ADMINISTRATOR.match(sql):
+        shape = administrator[1].lower()
+    else:
+        words = [_SIMPLE_NAME.sub(lambda m: m[0][1:-1], text).lower() for kind, text in _judged(sql) if kind != "space"]
+        shape = _LIST.sub("(?+)", " ".join(words).rstrip("; "))
+    return hashlib.sha256(shape.encode(errors="replace")).hexdigest()[:16]
+
+
+def _judged(sql: str) -> Iterator[tuple[str, str]]:
+    """Yield the kinds and texts of tokens, literals as ``?``; the value of a SET is one ``<redacted>``."""
+    first, in_value, position = "", False, 0
+    text = sql[:_LONGEST_INPUT]
+    for token in _TOKEN.finditer(text):
+        kind = token.lastgroup or "symbol"
+        position = token.end()
+        if kind == "cut":
+            yield "literal", _REDACTED
+            return
+        if kind == "space":
+            yield kind, " "
+            continue
+        word = token[0].lower()
+        if word == ";":
+            first, in_value = "", False
+        elif not first:
+            first = word
+        if in_value and word != ",":
+            continue
+        in_value = False
+        yield kind, "?" if kind == "literal" else token[0]
+        if first == "set" and word in ("=", ":=") and text[position : position + 1] != "":
+            yield "literal", _REDACTED
+            in_value = True
+    if len(sql) > _LONGEST_INPUT:
+        yield "literal", _REDACTED

@@ -1,0 +1,175 @@
+"""``log_line_prefix`` of Postgres, compiled to a reader of whole entries.
+
+The escapes are those of https://www.postgresql.org/docs/current/runtime-config-logging.html#GUC-LOG-LINE-PREFIX
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from agent_core.errors import ToolFailed
+from bot.tools.slow_logs.messages import DURATION
+
+LEVELS = b"DEBUG[1-5]?|LOG|INFO|NOTICE|WARNING|ERROR|FATAL|PANIC|STATEMENT|DETAIL|HINT|CONTEXT|QUERY|LOCATION|BACKTRACE"
+_ZONE = rb"(?P<zone>[A-Za-z]{1,6}|[+-]\d\d(?::?\d\d)?)"
+_FIELDS: dict[str, bytes] = {
+    "a": rb"(?P<app>[^\n]*?)",
+    "u": rb"(?P<user>[^\n]*?)",
+    "d": rb"(?P<db>[^\n]*?)",
+    "r": rb"[^\n]*?",
+    "h": rb"[^\n]*?",
+    "L": rb"[^\n]*?",
+    "b": rb"[^\n]*?",
+    "p": rb"(?P<pid>\d+)",
+    "P": rb"\d*",
+    "t": rb"(?P<minute>\d{4}-\d\d-\d\d \d\d:\d\d):(?P<seconds>\d\d) " + _ZONE,
+    "m": rb"(?P<minute>\d{4}-\d\d-\d\d \d\d:\d\d):(?P<seconds>\d\d\.\d{3}) " + _ZONE,
+    "n": rb"(?P<epoch>\d{9,11}(?:\.\d+)?)",
+    "i": rb"[^\n]*?",
+    "e": rb"[0-9A-Z]{5}",
+    "c": rb"(?P<session>[0-9a-f]+\.[0-9a-f]+)",
+    "l": rb"(?P<line>\d+)",
+    "s": rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?:[A-Za-z]{1,6}|[+-]\d\d(?::?\d\d)?)",
+    "v": rb"[\d/-]*",
+    "x": rb"\d+",
+    "Q": rb"-?\d+",
+    "%": rb"%",
+}
+_NAMES = ("minute", "seconds", "zone", "epoch", "pid", "session", "line", "user", "db", "app")
+_ESCAPE = re.compile(r"%(-?\d+)?(.)", re.DOTALL)
+
+COMMON = (
+    "%m [%p] ",
+    "%m [%p] %q%u@%d ",
+    "%m [%p] %q%u@%d/%a ",
+    "%m [%p] %q[user=%u,db=%d,app=%a] ",
+    "%m [%p] %u@%d ",
+    "%m [%p] %d %u ",
+    "%m [%p] %u %d ",
+    "%m [%p] %u %d %a ",
+    "%m [%p] %q%a ",
+    "%m [%p] user=%u,db=%d,app=%a,client=%h ",
+    "%m [%p]: user=%u,db=%d,app=%a,client=%h ",
+    "%m [%p]: [%l-1] user=%u,db=%d,app=%a,client=%h ",
+    "%m [%p]: [%l-1] user=%u,db=%d ",
+    "%m [%p]: [%l-1] db=%d,user=%u ",
+    "%m [%p]: [%l-1] %quser=%u,db=%d,app=%a,client=%h ",
+    "%m [%p]: ",
+    "%t [%p] ",
+    "%t [%p]: ",
+    "%t [%p] %q%u@%d ",
+    "%t [%p-%l] %q%u@%d ",
+    "%t [%p]: [%l-1] ",
+    "%t [%p]: [%l-1] user=%u,db=%d ",
+    "%t [%p]: [%l-1] db=%d,user=%u ",
+    "%t [%p]: [%l-1] user=%u,db=%d,app=%a,client=%h ",
+    "%t [%p]: user=%u,db=%d,app=%a,client=%h ",
+    "%t:%r:%u@%d:[%p]:",
+    "%t:%h:%u@%d:[%p]:",
+    "%m:%r:%u@%d:[%p]:%l:%e:%s:%v:%x:%c:%q%a:",
+    "%t-%c-",
+    "%m-%c-",
+    "%m [%c] ",
+    "%m %c %u %d ",
+    "%m %p %c %l %u %d ",
+    "%t %p %u %d ",
+    "%m %u@%d %p %r %a : ",
+    "%n [%p] ",
+    "%n [%p] %q%u@%d ",
+    "< %m >",
+    "<%m>",
+    "%t ",
+    "%m ",
+    "[%p] ",
+    "",
+)
+"""Prefixes that are tried when none is given: the defaults of Postgres and Debian, and those of hosting services."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prefix:
+    """A compiled prefix.
+
+    Args:
+        text: as it stands in ``postgresql.conf``.
+        entry: matches one whole entry with its continuation lines and the last line's end. Groups by name: those of
+            ``_NAMES``, ``level``, ``duration``, ``step`` and ``body``; a group that the prefix lacks never matches.
+    """
+
+    text: str
+    entry: re.Pattern[bytes]
+
+    @property
+    def fields(self) -> int:
+        """How many facts it tells, for choosing between two that match."""
+        return sum(f"%{escape}" in self.text for escape in "audpcmtnl")
+
+
+def compile_prefix(text: str) -> Prefix:
+    """Compile a ``log_line_prefix``.
+
+    Raises:
+        ToolFailed: code ``bad_prefix``; an escape that Postgres does not have.
+    """
+    parts: list[bytes] = []
+    seen: set[str] = set()
+    at, optional = 0, False
+    for match in _ESCAPE.finditer(text):
+        parts.append(re.escape(text[at : match.start()].encode()))
+        at = match.end()
+        escape, width = match[2], match[1]
+        if escape == "q":
+            parts.append(b"(?:")
+            optional = True
+            continue
+        field = _FIELDS.get(escape)
+        if field is None:
+            raise ToolFailed(
+                f"log_line_prefix {text[:80]!r} has %{escape}, which Postgres does not know",
+                code="bad_prefix",
+                fix="copy log_line_prefix from postgresql.conf, or from SHOW log_line_prefix",
+            )
+        for name in re.findall(r"\?P<(\w+)>", field.decode()):
+            if name in seen:
+                field = field.replace(b"?P<%b>" % name.encode(), b"?:")
+            seen.add(name)
+        parts.append(rb" *+" + field + rb" *" if width else field)
+    parts.append(re.escape(text[at:].encode()))
+    if optional:
+        parts.append(b")?")
+    missing = b"".join(rb"(?P<%b>(?!))?" % name.encode() for name in _NAMES if name not in seen)
+    whole = (
+        rb"^" + b"".join(parts) + rb"(?P<level>" + LEVELS + rb"):  (?:" + DURATION + rb")?"
+        rb"(?P<body>[^\n]*+(?:\n\t[^\n]*+)*+)\n?" + missing
+    )
+    return Prefix(text=text, entry=re.compile(whole, re.MULTILINE))
+
+
+def guess_prefix(sample: bytes) -> Prefix | None:
+    """Find the prefix of the entries of ``sample``; None when fewer than half of its lines fit any known one."""
+    lines = [line for line in sample.split(b"\n")[:400] if line and line[:1] not in b"\t "]
+    looks = re.compile(rb"(?:^|[^A-Za-z])(?:" + LEVELS + rb"):  ")
+    lines = [line for line in lines if looks.search(line)][:200]
+    best: tuple[int, int, Prefix] | None = None
+    for text in COMMON:
+        prefix = compile_prefix(text)
+        matches = [m for line in lines if (m := prefix.entry.match(line)) is not None]
+        odd = sum(_is_odd(m) for m in matches)
+        rank = (len(matches) - odd, prefix.fields)
+        if matches and (best is None or rank > best[:2]):
+            best = (*rank, prefix)
+    return best[2] if best is not None and best[0] * 2 >= len(lines) > 0 else None
+
+
+def _is_odd(match: re.Match[bytes]) -> bool:
+    """A name with the signs of the next fields in it was read with the wrong prefix."""
+    names = [match[name] for name in ("user", "db", "app")]
+    return (
+        any(
+            name is not None and (b"=" in name or (b"[" in name.lstrip(b"[") and b"unknown" not in name))
+            for name in names
+        )
+        or any(name is not None and b" " in name for name in names[:2])
+        or (names[1] is not None and b"/" in names[1])
+    )
