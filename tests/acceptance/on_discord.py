@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from tests.servers.discord import DiscordServer, Json
 
+PATIENCE_S = 60.0
+"""How long to wait for what takes a second or two where nothing else runs."""
+
 
 def is_draft(message: Json) -> bool:
     """True for an answer that is still written: it bears the stop button."""
