@@ -24,6 +24,9 @@ _SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("xox", re.compile(r"xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{8,}+")),
     ("xapp-", re.compile(r"xapp-[A-Za-z0-9-]{8,}+")),
     ("hooks.slack.com/", re.compile(r"hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9/_-]{8,}+)")),
+    # docs.discord.com/developers/reference#authentication: the id in base64, the time, a signature
+    (".", re.compile(r"(?<![A-Za-z0-9_-])[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}+")),
+    ("/webhooks/", re.compile(r"discord(?:app)?\.com/api/(?:v\d{1,3}/)?webhooks/\d{1,20}/([A-Za-z0-9_-]{8,}+)")),
     ("sk-", re.compile(r"(?<![A-Za-z0-9])sk-[A-Za-z0-9_-]{16,}+")),
     ("AKIA", re.compile(r"AKIA[0-9A-Z]{16}")),
     ("ASIA", re.compile(r"ASIA[0-9A-Z]{16}")),

@@ -77,6 +77,11 @@ def test_a_known_value_inside_basic_credentials_is_found_at_every_offset(user: s
         ("host=h password=x1 user=u", "host=h password=[redacted] user=u"),
         ("password='two words' x", "password=[redacted] x"),
         (r'"dsn": "password=\"two words\" x"', '"dsn": "password=[redacted] x"'),
+        ("token: " + "MTU3Njk2OTY1NTExMTY0NzIzNQ" + ".GhIjKl." + "x" * 38, "token: [redacted]"),
+        (
+            "https://discord.com/api/v10/webhooks/12/" + "Ab-_" * 17,
+            "https://discord.com/api/v10/webhooks/12/[redacted]",
+        ),
         ("https://hooks.slack.com/services/T0/B0/abcdef", "https://hooks.slack.com/services/[redacted]"),
         ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0aaa.sig-x", "[redacted]"),
         ("-----BEGIN RSA PRIVATE KEY-----\nMIIB\nAB==\n-----END RSA PRIVATE KEY-----\nnext", "[redacted]\nnext"),
