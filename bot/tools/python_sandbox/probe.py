@@ -8,6 +8,7 @@ a file that nobody may touch. What arrives there, or comes back in the output, w
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import secrets
 import shutil
@@ -206,10 +207,9 @@ class Canaries:
 
 @asynccontextmanager
 async def _canaries() -> AsyncIterator[Canaries]:
-    folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="hermod-probe-"))
+    # Whoever is cancelled while a thread makes a folder, or a server begins to serve, would never get to close it.
+    folder = Path(tempfile.mkdtemp(prefix="hermod-probe-"))
     token = secrets.token_hex(16)
-    (folder / "secret").write_text(token)
-    (folder / "outside").write_text("untouched")
     hits: list[str] = []
 
     def note(what: str):  # type: ignore[no-untyped-def]
@@ -219,24 +219,31 @@ async def _canaries() -> AsyncIterator[Canaries]:
 
         return accept
 
-    tcp = await asyncio.start_server(note("a port of this machine"), "127.0.0.1", 0)
-    unix = await asyncio.start_unix_server(note("a socket in the file system"), str(folder / "socket"))
-    decoy = subprocess.Popen(  # noqa: ASYNC220, S603 - our own interpreter
-        [sys.executable, "-I", "-S", "-c", _DECOY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={"SECRET": token}
-    )
     try:
-        want = {
-            "decoy": decoy.pid,
-            "secret": str(folder / "secret"),
-            "outside": str(folder / "outside"),
-            "port": tcp.sockets[0].getsockname()[1],
-            "socket": str(folder / "socket"),
-        }
-        await asyncio.to_thread(decoy.stdout.readline)  # type: ignore[union-attr]
-        yield Canaries(folder=folder, token=token, want=want, decoy=decoy, hits=hits)
+        with contextlib.ExitStack() as resources:
+            (folder / "secret").write_text(token)
+            (folder / "outside").write_text("untouched")
+            tcp = await asyncio.start_server(note("a port of this machine"), "127.0.0.1", 0, start_serving=False)
+            resources.callback(tcp.close)
+            address = str(folder / "socket")
+            unix = await asyncio.start_unix_server(note("a socket in the file system"), address, start_serving=False)
+            resources.callback(unix.close)
+            await tcp.start_serving()
+            await unix.start_serving()
+            command = [sys.executable, "-I", "-S", "-c", _DECOY]
+            decoy = subprocess.Popen(  # noqa: ASYNC220, S603 - our own interpreter
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={"SECRET": token}
+            )
+            resources.callback(decoy.communicate)
+            resources.callback(decoy.kill)
+            want = {
+                "decoy": decoy.pid,
+                "secret": str(folder / "secret"),
+                "outside": str(folder / "outside"),
+                "port": tcp.sockets[0].getsockname()[1],
+                "socket": address,
+            }
+            await asyncio.to_thread(decoy.stdout.readline)  # type: ignore[union-attr]
+            yield Canaries(folder=folder, token=token, want=want, decoy=decoy, hits=hits)
     finally:
-        decoy.kill()
-        decoy.communicate()
-        tcp.close()
-        unix.close()
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)

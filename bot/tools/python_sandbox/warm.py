@@ -139,8 +139,9 @@ class Zygote:
         zygote = cls(process, ours, errors, reply_timeout_s)
         try:
             hello = (await zygote._await_reply(0, START_TIMEOUT_S)).message
-        except asyncio.CancelledError:
-            zygote._break("its start was cancelled")
+        except (asyncio.CancelledError, ZygoteBroken):
+            zygote._break("its start was cancelled")  # unless it broke by itself
+            await zygote.aclose()
             raise
         packages, abi = str(hello.get("packages", "")), hello.get("abi")
         zygote._hello = Hello(
