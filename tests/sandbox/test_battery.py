@@ -151,4 +151,5 @@ async def test_the_harness_sees_what_is_wrong_with_a_record(
     attack: str, outcome: SandboxOutcome | None, what: str, tmp_path: Path
 ) -> None:
     report = await run_battery(Canned(outcome), [find(attack)], tmp_path)
-    assert [what in found.what for found in report.findings] == [True], report.describe()
+    assert [what in found.what for found in report.findings if found.attack == attack] == [True], report.describe()
+    assert [found.attack for found in report.findings if found.attack != attack] == ["(all)"]

@@ -20,6 +20,7 @@ from bot.tools.python_sandbox.process import Output, read_memory
 from bot.tools.python_sandbox.types import KiB, SandboxUnavailable, SessionState
 
 _ANSWER_BYTES = 1 * KiB
+_STOP_TIMEOUT_S, _STOP_PAUSE_S = 5.0, 0.001
 _MARK_S = 30 * 24 * 3600.0
 
 
@@ -106,7 +107,7 @@ class Kept:
 
         Returns:
             The exit code that the program would have had, which is the interpreter's own word; None when it ended
-            instead, or answered nonsense.
+            instead, answered nonsense, or could not be stopped.
         """
         self._programs += 1
         body = json.dumps({"id": self._programs, "code": code}).encode()
@@ -116,11 +117,21 @@ class Kept:
         try:
             await asyncio.wait({answer, ended}, return_when=asyncio.FIRST_COMPLETED)
             self.process.signal(SIGSTOP)
-            return answer.result() if answer.done() else None
+            stopped = await self._wait_until_stopped()
+            return answer.result() if answer.done() and stopped else None
         finally:
             for task in (answer, ended):
                 task.cancel()
             await asyncio.wait({answer, ended})
+
+    async def _wait_until_stopped(self) -> bool:
+        """Wait until no thread of it runs any more: what it left is looked at next, and must not change meanwhile."""
+        end = time.monotonic() + _STOP_TIMEOUT_S
+        while not self.process.ended and _find_running(self.process.pid):
+            if time.monotonic() > end:
+                return False
+            await asyncio.sleep(_STOP_PAUSE_S)
+        return True
 
     async def aclose(self) -> None:
         """Kill it, wait until it is gone, and give everything back that it held."""
@@ -129,6 +140,19 @@ class Kept:
             await self.process.wait()
         finally:
             await self._resources.aclose()
+
+
+def _find_running(pid: int) -> bool:
+    """Tell whether a thread of a process is neither stopped nor gone (proc_pid_stat(5), the third field)."""
+    tasks = Path(f"/proc/{pid}/task")
+    try:
+        for task in os.listdir(tasks):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                if (tasks / task / "stat").read_bytes().rpartition(b") ")[2][:1] not in b"TtZXx":
+                    return True
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return False
 
 
 class KeptInterpreters:

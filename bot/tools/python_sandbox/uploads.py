@@ -81,7 +81,9 @@ class Uploads:
                 continue
             name = clean_file_name(file.name, taken=taken)
             taken.add(name)
-            upload = Upload(key=key, name=name, file=file, message_id=message_id, sent_at=sent_at, position=position)
+            # Half a surrogate pair, which JSON may bring, cannot be written down.
+            told = replace(file, name=_plain(file.name), media_type=_plain(file.media_type))
+            upload = Upload(key=key, name=name, file=told, message_id=message_id, sent_at=sent_at, position=position)
             self._write(folder, upload)
         self._trim(folder)
 
@@ -152,3 +154,7 @@ class Uploads:
                 Path(entry.path).unlink(missing_ok=True)
                 if not content:
                     (folder / f"{entry.name.removesuffix('.json')}.bin").unlink(missing_ok=True)
+
+
+def _plain(text: str) -> str:
+    return text.encode(errors="replace").decode()

@@ -17,7 +17,7 @@ from bot.tools.python_sandbox.host_backend import HostBackend
 from bot.tools.python_sandbox.interpreter import find_interpreter
 from bot.tools.python_sandbox.landlock_backend import LandlockBackend
 from bot.tools.python_sandbox.namespaces_backend import NamespacesBackend, find_bubblewrap
-from bot.tools.python_sandbox.types import MiB, SandboxBackend, SandboxLimits, SandboxRun, SandboxUnavailable
+from bot.tools.python_sandbox.types import MiB, RunStatus, SandboxBackend, SandboxLimits, SandboxRun, SandboxUnavailable
 from tests.sandbox.battery.attacks import Attack
 from tests.sandbox.battery.ground import CANARY, Ground, open_ground
 from tests.sandbox.battery.judge import Finding, judge_run
@@ -96,6 +96,7 @@ async def run_battery(backend: SandboxBackend, attacks: Sequence[Attack], root: 
 
     ordered = sorted(attacks, key=lambda attack: attack.oracle not in ("bounded", "nosurvivor"))
     found = [one for many in await asyncio.gather(*map(make, ordered)) for one in many]
+    found += await _look_at_rest(backend, root)
     if _stock_of_interpreter() != interpreter_before:
         found.append(Finding(attack="(all)", level="escape", what="the interpreter's library was changed"))
     known = {attack.id: attack.known for attack in attacks}
@@ -119,6 +120,20 @@ async def _make(backend: SandboxBackend, attack: Attack, root: Path) -> list[Fin
             return [Finding(attack=attack.id, level=attack.level, what=f"it was not run: {error}")]
         found = await asyncio.to_thread(judge_run, attack, ground, outcome, limits)
         return found + await _find_survivors(attack, ground)
+
+
+async def _look_at_rest(backend: SandboxBackend, root: Path) -> list[Finding]:
+    """Tell whether an ordinary program still runs, and finds nothing of the attacks."""
+    code = "import json, os, random; print(json.dumps([1]), os.listdir('output'))"
+    with open_ground(root) as ground:
+        try:
+            outcome = await backend.run(SandboxRun(code=code, folder=ground.run_folder, limits=_USUAL))
+        except SandboxUnavailable as error:
+            return [Finding(attack="(all)", level="dos", what=f"afterwards nothing can be run: {error}")]
+    if (outcome.status, outcome.stdout, outcome.stderr) == (RunStatus.OK, "[1] []\n", ""):
+        return []
+    what = f"afterwards an ordinary program ends as {outcome.status}: {outcome.stdout[:200]}{outcome.stderr[-200:]}"
+    return [Finding(attack="(all)", level="robust", what=what)]
 
 
 async def _find_survivors(attack: Attack, ground: Ground) -> list[Finding]:
