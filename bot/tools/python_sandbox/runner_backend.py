@@ -17,7 +17,7 @@ from pathlib import Path
 import aiohttp
 
 from bot.tools.python_sandbox.runner_address import Address, PrivateResolver, explain, read_refusal
-from bot.tools.python_sandbox.runner_files import Landing
+from bot.tools.python_sandbox.runner_files import Landing, uninterrupted
 from bot.tools.python_sandbox.runner_sending import Sending, SessionMarks
 from bot.tools.python_sandbox.runner_wire import (
     DETAIL_CHARS,
@@ -236,18 +236,18 @@ class RunnerBackend:
 
     async def _fetch_files(self, answer: aiohttp.ClientResponse, head: AnswerHead, folder: Path) -> None:
         landing = Landing(folder)
-        await asyncio.to_thread(landing.open)
         try:
+            await uninterrupted(landing.open)
             for part in head.files:
-                await asyncio.to_thread(landing.begin, part)
+                await uninterrupted(landing.begin, part)
                 async for chunk in read_part(answer.content, part.size, idle_s=self._patience.idle_s):
-                    await asyncio.to_thread(landing.write, chunk)
-                await asyncio.to_thread(landing.end)
+                    await uninterrupted(landing.write, chunk)
+                await uninterrupted(landing.end)
             await read_end(answer.content, idle_s=self._patience.idle_s)
-            await asyncio.to_thread(landing.commit)
-            await asyncio.to_thread(landing.remove, head.gone)
+            await uninterrupted(landing.commit)
+            await uninterrupted(landing.remove, head.gone)
         finally:
-            await asyncio.shield(asyncio.to_thread(landing.close))
+            await uninterrupted(landing.close)
 
 
 async def _read_small(answer: aiohttp.ClientResponse) -> bytes:

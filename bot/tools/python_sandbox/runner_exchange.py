@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from bot.tools.python_sandbox.runner_files import Landing, News, find_news, read_file
+from bot.tools.python_sandbox.runner_files import Landing, News, find_news, read_file, uninterrupted
 from bot.tools.python_sandbox.runner_wire import (
     DETAIL_CHARS,
     MEDIA_TYPE,
@@ -38,17 +38,18 @@ async def receive_files(reader: Reads, head: RunHead, folder: Path, *, idle_s: f
         TimeoutError: the sender was silent for too long.
         OSError: the disk is full.
     """
-    landing = await asyncio.to_thread(Landing(folder).open)
+    landing = Landing(folder)
     try:
+        await uninterrupted(landing.open)
         for part in head.files:
-            await asyncio.to_thread(landing.begin, part)
+            await uninterrupted(landing.begin, part)
             async for chunk in read_part(reader, part.size, idle_s=idle_s):
-                await asyncio.to_thread(landing.write, chunk)
-            await asyncio.to_thread(landing.end)
+                await uninterrupted(landing.write, chunk)
+            await uninterrupted(landing.end)
         await read_end(reader, idle_s=idle_s)
-        return await asyncio.to_thread(landing.commit)
+        return await uninterrupted(landing.commit)
     finally:
-        await asyncio.shield(asyncio.to_thread(landing.close))
+        await uninterrupted(landing.close)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,15 +7,16 @@ arrives stands under names of our own until the whole message was read. All of t
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, ParamSpec, Self, TypeVar
 
 from bot.tools.python_sandbox.files import clean_file_name
 from bot.tools.python_sandbox.folders import remove_tree
@@ -28,6 +29,27 @@ _MOST_ENTRIES = 2 * MOST_PARTS
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+_Result = TypeVar("_Result")
+_Arguments = ParamSpec("_Arguments")
+
+
+async def uninterrupted(
+    work: Callable[_Arguments, _Result], *args: _Arguments.args, **kwargs: _Arguments.kwargs
+) -> _Result:
+    """Do something in a thread, and wait until it is done even when that wait is cancelled.
+
+    So that nothing is removed or closed while a thread still makes it or writes to it.
+    """
+    task = asyncio.create_task(asyncio.to_thread(work, *args, **kwargs))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()  # it is of no interest any more
+        raise
 
 
 class NotSendable(Exception):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import fcntl
 import hashlib
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from bot.tools.python_sandbox.folders import remove_tree
 from bot.tools.python_sandbox.interpreter import check_folder
+from bot.tools.python_sandbox.runner_files import uninterrupted
 from bot.tools.python_sandbox.types import SandboxUnavailable
 
 SESSION_S = 900.0
@@ -75,21 +75,18 @@ class RunFolders:
         self._lock = -1
 
     @asynccontextmanager
-    async def new_run(self, run: str) -> AsyncIterator[Path]:
+    async def new_run(self) -> AsyncIterator[Path]:
         """Make the folder of one run; it is removed in the end.
-
-        Args:
-            run: its number, hexadecimal digits.
 
         Raises:
             OSError: it cannot be made.
         """
-        folder = self.root / "runs" / run / "run"
-        await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True)
+        folder = self.root / "runs" / secrets.token_hex(16) / "run"
         try:
+            await uninterrupted(folder.mkdir, mode=0o700, parents=True)
             yield folder
         finally:
-            await asyncio.shield(asyncio.to_thread(_drop, folder.parent))
+            await uninterrupted(_drop, folder.parent)
 
     @asynccontextmanager
     async def hold_session(self, session: str) -> AsyncIterator[Path]:
@@ -102,7 +99,7 @@ class RunFolders:
         folder = self.root / "sessions" / name / "run"
         self._busy[name] += 1
         try:
-            await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
+            await uninterrupted(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
             yield folder
         finally:
             self._busy[name] -= 1
@@ -118,7 +115,7 @@ class RunFolders:
                 gone = self.root / "runs" / secrets.token_hex(16)
                 with contextlib.suppress(OSError):
                     os.rename(self.root / "sessions" / name, gone)  # at once, should it begin anew meanwhile
-                await asyncio.to_thread(_drop, gone)
+                await uninterrupted(_drop, gone)
 
 
 def _drop(folder: Path) -> None:

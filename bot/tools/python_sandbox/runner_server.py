@@ -20,7 +20,7 @@ import structlog
 from aiohttp import web
 
 from bot.tools.python_sandbox.runner_exchange import Ended, receive_files, send_answer
-from bot.tools.python_sandbox.runner_files import Landing
+from bot.tools.python_sandbox.runner_files import Landing, uninterrupted
 from bot.tools.python_sandbox.runner_folders import RunFolders
 from bot.tools.python_sandbox.runner_limits import NotStarted, Refusal, RunnerLimits, busy, check_token, disk_full
 from bot.tools.python_sandbox.runner_listener import Connection, Listener
@@ -210,12 +210,12 @@ class RunnerServer:
             await self._folders.sweep()
             await _say_continue(request)
             head, code = await self._receive_head(request)
-            self._check_new(head.run)
-            folder = await self._enter(held, self._folders.new_run(head.run))
+            folder = await self._enter(held, self._folders.new_run())
             known = await self._receive_files(request, head, folder)
             if isinstance(request.protocol, Connection):
                 request.protocol.seal()
             await self._take_turn(held, head.thread)
+            self._check_new(head.run)
             return await self._run(request, head, code, folder, known)
 
     async def _run(
@@ -324,12 +324,12 @@ class RunnerServer:
     async def _adopt(self, given: Path, folder: Path) -> None:
         landing = Landing(folder)
         try:
-            await asyncio.to_thread(landing.open)
-            await asyncio.to_thread(landing.adopt, given)
+            await uninterrupted(landing.open)
+            await uninterrupted(landing.adopt, given)
         except OSError as error:
             raise disk_full(error) from error
         finally:
-            await asyncio.shield(asyncio.to_thread(landing.close))
+            await uninterrupted(landing.close)
 
 
 async def _say_continue(request: web.BaseRequest) -> None:
