@@ -80,7 +80,7 @@ async def test_b040_escaping_never_makes_a_message_too_long_or_empty(office: Off
 async def test_b042_long_sections_and_many_blocks_stay_within_what_a_message_takes(office: Office) -> None:
     parts = [f"## Part {n}\n\n" + f"sentence {n} goes on. " * 150 for n in range(8)]
     root = await answer(office, "\n\n".join(parts))
-    said = office.said(root)
+    said = " ".join(office.said(root).split())  # a message may end in the middle of a sentence, by how it was written
     assert [said.count(f"sentence {n} goes on.") for n in range(8)] == [150] * 8
     assert office.refusals == []
 
