@@ -142,6 +142,8 @@ class DiscordOutbound:
         )
         if told and isinstance(outcome, Delivered):
             self._threads.told(reply.thread)
+        if isinstance(outcome, Rejected) and self._threads.leave(reply.thread):
+            return await self._post_public(reply, payload)
         return outcome
 
     async def _post_direct(self, reply: Reply, payload: Payload) -> Delivery:

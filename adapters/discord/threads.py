@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from adapters.chat import COMMAND_THREAD, Rejected, RetryLater, ThreadRef
-from adapters.discord.client import DiscordClient
+from adapters.discord.client import MESSAGE, DiscordClient
 from adapters.discord.content import build_title, read_name
 from adapters.discord.history import read_text
 from adapters.discord.outcome import (
@@ -67,6 +67,7 @@ class _Known:
     state: Literal["open", "missing", "none"] = "missing"  # none: there can be no thread
     title: str = ""
     notice: str = ""  # what people have to be told about the place, until it was told
+    ours: bool = False  # opened by us just now, so that nobody has said anything in it
 
 
 class DiscordThreads:
@@ -148,6 +149,19 @@ class DiscordThreads:
         if known is not None:
             known.notice = ""
 
+    def leave(self, thread: ThreadRef) -> bool:
+        """Take note that nothing may be posted in a thread. True where the answer can be a reply in the channel now.
+
+        That is so only for a thread that we just opened: what is said in another one is not for the channel.
+        """
+        known = self._known.get(thread.key)
+        failed = self._client.calls.refusals.find(MESSAGE, thread.thread)
+        if known is None or not known.ours or failed is None or failed.code not in (NO_PERMISSION, NO_ACCESS):
+            return False
+        log.warning("discord_thread_not_opened", channel=thread.channel, reason=failed.said)
+        self._keep(thread, _Known(state="none", notice=_NOTICE))
+        return True
+
     def is_new(self, thread: ThreadRef) -> bool:
         """True for a question that just came in, so that hardly anybody can have opened its thread."""
         known = self._known.get(thread.key)
@@ -164,7 +178,7 @@ class DiscordThreads:
             return _refused(name, what="the question was deleted, so there is no place for its answer")
         opened = await self._client.create_thread(thread.channel, thread.thread, name=name)
         if not isinstance(opened, Failed) or opened.code == THREAD_EXISTS:
-            self.remember(thread, exists=True)
+            self._keep(thread, _Known(state="open", ours=not isinstance(opened, Failed)))
             return Place(channel_id=thread.thread)
         if opened.code not in NO_THREADS:
             return _refused(opened, what="the question was deleted, so there is no place for its answer")

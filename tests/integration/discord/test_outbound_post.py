@@ -184,14 +184,14 @@ async def test_b029_a_thread_that_was_deleted_is_called_no_more(server: DiscordS
 
 async def test_without_permission_it_is_said_what_is_missing_and_not_asked_again(server: DiscordServer) -> None:
     root = await server.mention("may I?")
-    server.deny(server.general, "SEND_MESSAGES_IN_THREADS")
+    server.deny(server.general, "SEND_MESSAGES_IN_THREADS", "SEND_MESSAGES")
     async with open_desk(server) as desk:
         for n in range(5):
             outcome = await desk.outbound.post(reply(place(server, root), key=f"run-1/{n}"))
             assert isinstance(outcome, Rejected)
             assert "permission" in outcome.reason
             assert not outcome.gone
-    assert posts(server, root) == 1
+    assert (posts(server, root), posts(server, server.general)) == (1, 1)
 
 
 async def test_a_refused_token_is_told_and_not_used_again_and_again(server: DiscordServer) -> None:

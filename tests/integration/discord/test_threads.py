@@ -134,6 +134,32 @@ async def test_a_direct_conversation_a_thread_and_a_forums_post_are_places_alrea
 # -- where there can be none
 
 
+async def test_b080_a_thread_that_may_be_opened_but_not_written_in_loses_no_answer(server: DiscordServer) -> None:
+    server.deny(server.general, "SEND_MESSAGES_IN_THREADS")
+    root = await server.mention("why?")
+    thread = place(server, root)
+    async with open_desk(server) as desk:
+        for n in (1, 2):
+            assert isinstance(await desk.outbound.post(reply(thread, f"part {n}", key=f"run-1/{n}")), Delivered)
+        first, second = server.bot_messages(server.general)
+        assert first["content"].startswith("part 1\n-# I answer here, since I may not open a thread")
+        assert second["content"] == "part 2"
+        assert {m["message_reference"]["message_id"] for m in (first, second)} == {root}
+        assert len(server.calls_to(f"POST /channels/{root}/messages")) == 1
+
+
+async def test_what_is_said_in_a_thread_of_others_is_never_answered_in_its_channel(server: DiscordServer) -> None:
+    root = await server.open_thread("private talk", private=True)
+    await server.add_to_thread(root)
+    server.deny(server.general, "SEND_MESSAGES_IN_THREADS")
+    async with open_desk(server) as desk:
+        desk.threads.remember(place(server, root), exists=True)
+        outcome = await desk.outbound.post(reply(place(server, root)))
+        assert isinstance(outcome, Rejected)
+        assert "permission" in outcome.reason
+    assert server.bot_messages(server.general) == []
+
+
 async def test_b080_without_permission_for_threads_the_answer_is_a_reply_and_says_so_once(
     server: DiscordServer,
 ) -> None:
