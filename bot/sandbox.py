@@ -16,8 +16,9 @@ from bot.tools.python_sandbox.choose import open_sandbox
 from bot.tools.python_sandbox.folders import Folders
 from bot.tools.python_sandbox.lazy import LazyBackend
 from bot.tools.python_sandbox.packages import CANDIDATES, Available, Package
+from bot.tools.python_sandbox.process import harden_process
 from bot.tools.python_sandbox.tool import AttachedFiles, register_python_tool
-from bot.tools.python_sandbox.types import KiB, MiB, SandboxLimits, SandboxUnavailable
+from bot.tools.python_sandbox.types import KiB, MiB, SandboxBackend, SandboxLimits, SandboxUnavailable
 
 FOLDER = "hermod-sandbox"
 UNLOCKED = "none-i-accept-host-code-execution"
@@ -49,7 +50,7 @@ class PythonSandbox:
         self.backend = LazyBackend(
             sandbox.backend,
             enforcing=sandbox.backend != UNLOCKED,
-            find=lambda: open_sandbox(sandbox, state=root / "state"),
+            find=lambda: _open(sandbox, root / "state"),
             monotonic=clock.monotonic,
         )
 
@@ -80,6 +81,11 @@ class PythonSandbox:
         """Look for the backend now, so that the first program need not wait; what is wrong is logged."""
         with contextlib.suppress(SandboxUnavailable):
             await self.backend.find()
+
+
+async def _open(sandbox: SandboxSettings, state: Path) -> SandboxBackend:
+    harden_process()  # before anything that is not ours runs beside this process
+    return await open_sandbox(sandbox, state=state)
 
 
 def find_folder(settings: Settings) -> Path:

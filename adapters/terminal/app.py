@@ -5,16 +5,21 @@ It reads no input itself: whoever owns the keyboard hands lines to ``submit`` an
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import itertools
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TextIO
 
 from adapters.chat import (
     Accept,
     AdapterError,
+    Attachment,
     Author,
     Capabilities,
     Delivered,
@@ -40,6 +45,26 @@ def clean(text: str) -> str:
     return _CONTROL.sub("", text.replace("\r\n", "\n"))
 
 
+def save(file: Attachment, folder: Path | None) -> str:
+    """Save a file under its name, with a number where one of that name is there; return a line about it."""
+    name = clean(file.name).replace("/", "_").lstrip(".") or "file"
+    if folder is None:
+        return f"(file: {name})"
+    content = base64.b64decode(file.content) if file.encoding == "base64" else file.content.encode()
+    stem, dot, kind = name.rpartition(".")
+    for number in itertools.count(1):
+        path = folder / (name if number == 1 else f"{stem}-{number}.{kind}" if dot and stem else f"{name}-{number}")
+        try:
+            with path.open("xb") as made:
+                made.write(content)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            return f"(file: {name}; it could not be saved: {error.strerror})"
+        return f"(file: `{path}`)"
+    raise AssertionError("unreachable")
+
+
 class TerminalAdapter(PlainPlatform):
     """A workspace on this machine. All methods may be called concurrently, on one event loop.
 
@@ -49,6 +74,7 @@ class TerminalAdapter(PlainPlatform):
             writes nothing, for callers that print by themselves.
         author: who is at the keyboard.
         on_post: called with every reply after it was written; must not block.
+        folder: where files of replies are saved, never over an existing one; None only names them.
         now: the clock.
     """
 
@@ -64,6 +90,7 @@ class TerminalAdapter(PlainPlatform):
         output: TextIO | None = None,
         author: Author = LOCAL_USER,
         on_post: Callable[[Reply], None] | None = None,
+        folder: Path | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._workspace = workspace
@@ -72,6 +99,9 @@ class TerminalAdapter(PlainPlatform):
         self._drawing = output is not None and output.isatty()
         self._author = author
         self._on_post = on_post
+        self._folder = folder
+        if folder is not None:
+            self.capabilities = replace(self.capabilities, files=True)
         self._now = now
         self._accept: Accept | None = None
         self._posted: dict[tuple[str, str], str] = {}
@@ -121,6 +151,9 @@ class TerminalAdapter(PlainPlatform):
         posted = (reply.thread.key, reply.key)
         if posted not in self._posted:
             self._posted[posted] = str(next(self._numbers))
+            if reply.files:
+                saved = await asyncio.to_thread(self._save, reply.files)
+                reply = replace(reply, text="\n\n".join([reply.text, *saved]))
             self._write(reply)
             if self._on_post is not None:
                 self._on_post(reply)
@@ -142,6 +175,10 @@ class TerminalAdapter(PlainPlatform):
     async def check(self) -> tuple[Problem, ...]:
         """There is nothing that could be wrong."""
         return ()
+
+    def _save(self, files: Sequence[Attachment]) -> list[str]:
+        """Save files, and return what is to be said of each."""
+        return [save(file, self._folder) for file in files]
 
     def _write(self, reply: Reply) -> None:
         if self._output is None:

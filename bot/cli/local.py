@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TextIO
 
 from adapters.chat import Author, Reply, ThreadRef
@@ -70,7 +71,7 @@ async def open_thread(
     """
     posted: list[Reply] = []
     author = Author(id="local", name=_user_name())
-    adapter = TerminalAdapter(channel=channel, output=output, author=author, on_post=posted.append)
+    adapter = TerminalAdapter(channel=channel, output=output, author=author, on_post=posted.append, folder=Path.cwd())
     place = adapter.build_thread(thread)
     follow = None if tap is None else (lambda thread_key, event: tap(event))
     async with open_app(settings, os.environ, adapters={"terminal": adapter}, prefixes=[place.key], tap=follow) as app:

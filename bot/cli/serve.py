@@ -18,6 +18,7 @@ from bot.installations import open_installations
 from bot.models import state_as_data
 from bot.platforms import build_adapters
 from bot.settings import Settings
+from bot.tools.python_sandbox.process import harden_process
 
 log = structlog.get_logger("hermod.run")
 
@@ -27,6 +28,7 @@ DRAIN_S = 30.0
 
 async def run_serve(*, config: Path | None, verbose: bool) -> int:
     """Serve until SIGTERM or SIGINT."""
+    harden_process()
     settings = set_up(config, verbose=verbose, quiet=False)
     for notice in settings.notices:
         log.warning("setting_not_used", where=notice)

@@ -8,11 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from adapters.chat import ThreadRef
+from adapters.terminal.app import save
 from agent_core.context import RunContext, SystemClock
 from bot.access import Caller
 from bot.app import build_limits, open_storage
 from bot.arguments import BadArguments, describe_usage, fields_of
-from bot.cli.setup import print_failure, print_json, print_text, set_up
+from bot.attachments import RunFiles
+from bot.cli.setup import print_error, print_failure, print_json, print_text, set_up
 from bot.commands import parse_pairs, summarise
 from bot.redact import SecretRedactor
 from bot.settings import Settings
@@ -62,14 +64,18 @@ async def run_tool(name: str, words: list[str], *, config: Path | None, as_json:
                 print_failure(str(e), code="invalid_arguments", as_json=as_json)
                 return 1
             arguments = dict[str, object](named)  # only values are wrong, and of these the tool itself tells more
+        made = RunFiles(tools.attachments, ctx.thread_id)
         try:
-            result = await tools.commands.call(ctx, spec, arguments)
+            result = await tools.commands.call(replace(ctx, emit=made.on_event), spec, arguments)
+            saved = [save(file, Path.cwd()) for file in await made.build()]
         finally:
             await tools.aclose()
     if as_json:
         print_json(_as_envelope(result.content, ok=result.ok))
     else:
         print_text(render_result(result.content, {}))
+    for line in saved:
+        print_error(line)
     return 0 if result.ok else 1
 
 

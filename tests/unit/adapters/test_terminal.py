@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import base64
 import io
+from pathlib import Path
 
 import pytest
 
-from adapters.chat import AdapterError, Inbound, Message, Reply
+from adapters.chat import AdapterError, Attachment, Inbound, Message, Reply
 from adapters.terminal.app import TerminalAdapter
 
 
@@ -89,3 +91,43 @@ async def test_a_status_is_written_once_and_only_on_a_terminal() -> None:
             await adapter.set_status(thread, text)
     assert pipe.getvalue() == ""
     assert tty.getvalue().count("working") == 1
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+async def test_files_are_saved_beside_what_is_there_already_and_named(tmp_path: Path) -> None:
+    output = io.StringIO()
+    adapter = TerminalAdapter(output=output, folder=tmp_path)
+    assert adapter.capabilities.files
+    (tmp_path / "plot.png").write_bytes(b"mine")
+    files = (
+        Attachment(name="plot.png", content=base64.b64encode(b"\x89PNG").decode(), encoding="base64"),
+        Attachment(name="../../etc/\x1b[2Jrows.csv", content="a,b\n"),
+        Attachment(name="..", content="x"),
+    )
+    await adapter.post(Reply(thread=adapter.build_thread(), text="done", key="k", files=files))
+    saved = {path.name: path.read_bytes() for path in tmp_path.iterdir()}  # noqa: ASYNC240 - nothing else runs
+    assert saved["plot.png"] == b"mine"
+    assert saved["plot-2.png"] == b"\x89PNG"
+    assert len(saved) == 4
+    assert b"a,b\n" in saved.values()
+    assert str(tmp_path / "plot-2.png") in output.getvalue()
+    assert "\x1b" not in output.getvalue()
+
+
+async def test_without_a_folder_files_are_named_only(tmp_path: Path) -> None:
+    output = io.StringIO()
+    adapter = TerminalAdapter(output=output)
+    assert not adapter.capabilities.files
+    reply = Reply(thread=adapter.build_thread(), text="done", key="k", files=(Attachment(name="a.csv", content="1"),))
+    await adapter.post(reply)
+    assert "(file: a.csv)" in output.getvalue()
+
+
+async def test_a_file_that_cannot_be_saved_is_told(tmp_path: Path) -> None:
+    output = io.StringIO()
+    adapter = TerminalAdapter(output=output, folder=tmp_path / "gone")
+    reply = Reply(thread=adapter.build_thread(), text="done", key="k", files=(Attachment(name="a.csv", content="1"),))
+    await adapter.post(reply)
+    assert "could not be saved: No such file or directory" in output.getvalue()
