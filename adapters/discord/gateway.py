@@ -153,6 +153,8 @@ class DiscordGateway:
         self._tasks = tuple(
             asyncio.create_task(self._guard(shard), name=f"discord-shard-{shard}") for shard in self._shard_ids
         )
+        for task in self._tasks:
+            task.add_done_callback(_tell_end)
         try:
             async with asyncio.timeout(wait_s):
                 await self._begun.wait()
@@ -285,6 +287,12 @@ class DiscordGateway:
                     await socket.close(code=code)
         except (OSError, aiohttp.ClientError, TimeoutError):
             log.info("discord_connection_closed_without_farewell")
+
+
+def _tell_end(task: asyncio.Task[None]) -> None:
+    """Tell of a defect that ended a shard: nobody else would, and nothing comes over it any more."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("discord_shard_failed", task=task.get_name(), fix="start Hermod again", exc_info=error)
 
 
 def _remember(ws: DiscordWebSocket | None, before: _Session | None) -> _Session | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
@@ -270,6 +271,25 @@ async def test_an_intent_that_is_forbidden_during_the_start_is_done_without(inbo
 async def _forbid_after_login(server: DiscordServer) -> None:
     await server.wait_until(lambda: server.calls_to("GET /gateway/bot"))
     server.privileged = MEMBERS
+
+
+async def test_a_defect_that_ends_a_shard_is_told_and_the_stop_does_not_hang(
+    server: DiscordServer, inbox: Inbox
+) -> None:
+    broken = False
+
+    def now() -> datetime:
+        if broken:
+            raise ZeroDivisionError("a defect")
+        return datetime.now(UTC)
+
+    with structlog.testing.capture_logs() as logs:
+        async with running(server, inbox, now=now) as adapter:
+            broken = True
+            await server.mention("hello")
+            await until(lambda: not adapter.connected)
+            broken = False
+            await until(lambda: any(line["event"] == "discord_shard_failed" for line in logs))
 
 
 async def test_a_token_that_is_reset_while_it_runs_is_told_once(server: DiscordServer, inbox: Inbox) -> None:
