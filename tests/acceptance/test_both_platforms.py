@@ -85,7 +85,7 @@ class Places:
         """Every call is answered late from now on; who is not known in time gets no answer on Slack, so that is."""
         if platform == "slack":
             for method in ("chat.postMessage", "assistant.threads.setStatus", "conversations.replies", "chat.update"):
-                self.slack.inject(method, delay=LATE_S, times=1_000_000)
+                self.slack.inject(method, delay=2 * LATE_S, times=1_000_000)  # it takes one call, Discord two
         else:
             self.discord.inject(".", delay=LATE_S, only_delay=True, times=1_000_000)
 
@@ -168,8 +168,8 @@ async def test_a_platform_whose_every_call_is_late_does_not_delay_the_other(
     quick = {await places.mention(OTHER[slow], f"quick {number}"): f"heard quick {number}" for number in range(3)}
     for thread, text in quick.items():
         assert await places.wait_answered(OTHER[slow], thread) == [text]
-    # as many over there as can be worked on at once would have been answered before, had these waited for a place
-    assert sum(bool(places.answers(slow, thread, room)) for thread, room in late.items()) < MANY // 2
+    # had these waited for a place of one of those, that one would have been answered before
+    assert not any(places.answers(slow, thread, room) for thread, room in late.items())
     assert await not_connected(hermod) == []
     (slack if slow == "slack" else discord).faults.clear()
     for number, (thread, room) in enumerate(late.items()):
