@@ -124,6 +124,7 @@ LIES: list[dict[str, Any]] = [
     {"peak_memory_bytes": -1},
     {"stdout_bytes": -4},
     {"stdout_bytes": 100 * MiB},
+    {"stdout_bytes": 20 * KiB},
     {"stdout_bytes": 2**62},
     {"detail": "x" * 5000},
     {"left": -1},
@@ -135,8 +136,6 @@ LIES: list[dict[str, Any]] = [
     {"files": [{**FILE, "size": 2 * MiB}]},
     {"files": [{**FILE, "size": 2**62}]},
     {"files": [{**FILE, "name": str(n), "size": 0} for n in range(40)]},
-    {"files": [{**FILE, "size": 3}]},
-    {"files": [{**FILE, "size": 5}]},
     {"files": [{**FILE, "link": "/etc/passwd"}]},
     {"gone": ["canary"]},
 ]
@@ -144,7 +143,14 @@ LIES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("lie", LIES, ids=[json.dumps(lie)[:50] for lie in LIES])
 async def test_an_answer_with_a_lie_in_its_head_is_not_taken(tmp_path: Path, lie: dict[str, Any]) -> None:
-    assert is_unused(await run(says(b"evil", **lie), tmp_path), tmp_path)
+    sizes = [lie.get("stdout_bytes", 0), *(part["size"] for part in lie.get("files", ()))]
+    body = bytes(sum(sizes)) if 0 <= sum(sizes) <= 8 * MiB else b"evil"  # the lie is all that is wrong with it
+    assert is_unused(await run(says(body, **lie), tmp_path), tmp_path)
+
+
+async def test_an_answer_that_is_shorter_or_longer_than_its_head_says_is_not_taken(tmp_path: Path) -> None:
+    for size in (3, 5):
+        assert is_unused(await run(says(b"evil", files=[{**FILE, "size": size}]), tmp_path), tmp_path)
 
 
 HEADS = [

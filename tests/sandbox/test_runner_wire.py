@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.tools.python_sandbox.runner_files import Landing, NotSendable, find_news, list_sent, read_file
+from bot.tools.python_sandbox.runner_files import Landing, NotSendable, find_news, list_sent, read_file, uninterrupted
 from bot.tools.python_sandbox.runner_wire import (
     AnswerHead,
     BadMessage,
@@ -137,6 +138,29 @@ def test_an_answer_brings_no_file_for_the_input() -> None:
     files = (Part(place="input", name="a", size=1),)
     with pytest.raises(ValueError, match="output/"):
         AnswerHead(run="x", status=RunStatus.OK, state="fresh", files=files, **fields)
+
+
+async def test_work_in_a_thread_is_waited_for_when_it_is_cancelled() -> None:
+    begun, go, done = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        go.wait(60)
+        done.set()
+
+    async def hold() -> None:
+        try:
+            await uninterrupted(work)
+        finally:
+            assert done.is_set(), "nothing may be closed while the thread works with it"
+
+    task = asyncio.create_task(hold())
+    await asyncio.to_thread(begun.wait, 60)
+    task.cancel()
+    await asyncio.wait({task}, timeout=0.05)
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 # -- folders ---------------------------------------------------------------------------------------

@@ -47,6 +47,7 @@ class Connection(web.RequestHandler):
         if self._listener.connections > self._listener.most_connections:
             self.force_close()
             return
+        # newer releases of aiohttp do this as well, by keepalive_timeout
         self._timer = asyncio.get_running_loop().call_later(self._listener.head_s, self.force_close)
 
     def connection_lost(self, exc: BaseException | None) -> None:
