@@ -135,6 +135,7 @@ class DiscordAdapter:
         self._http = GatewayHttp(api_url=api_url, token=self._token)
         self._directory = DiscordDirectory(self._http, monotonic=monotonic)
         client = self._client = DiscordClient(self._http, monotonic=monotonic, sleep=sleep)
+        client.calls.pace.share(processes)
         threads = DiscordThreads(client, redact=redact)
         self._interactions = DiscordInteractions(client, now=now)
         self._outbound = DiscordOutbound(
