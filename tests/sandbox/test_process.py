@@ -203,13 +203,13 @@ async def test_deleted_files_that_are_kept_open_are_found(tmp_path: Path) -> Non
     ready = asyncio.Event()
     output.on_read = lambda _: ready.set()
     await asyncio.wait_for(ready.wait(), 60)
-    assert measure_deleted(process.pid) >= MiB
+    assert measure_deleted(process.pid, file_bytes=MiB) >= MiB
     resident, highest = read_memory(process.pid)
     assert 0 < resident <= highest
     process.kill()
     await process.wait()
     output.close()
-    assert (measure_deleted(process.pid), read_memory(process.pid)) == (0, (0, 0))
+    assert (measure_deleted(process.pid, file_bytes=MiB), read_memory(process.pid)) == (0, (0, 0))
 
 
 # -- copies ----------------------------------------------------------------------------------------

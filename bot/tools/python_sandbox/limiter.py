@@ -83,7 +83,7 @@ class Limiter:
 
     def _is_over(self, folder: str, before: FolderUse, pid: int) -> bool:
         now = measure_folder(folder, max_entries=before.entries + self._limits.scratch_files)
-        deleted_bytes = measure_deleted(pid) if pid else 0
+        deleted_bytes = measure_deleted(pid, file_bytes=self._limits.file_bytes) if pid else 0
         return is_over(self._limits, before, replace(now, size_bytes=now.size_bytes + deleted_bytes))
 
 

@@ -19,6 +19,8 @@ from bot.tools.python_sandbox.types import KiB
 CHUNK_BYTES = 128 * KiB
 _PR_SET_DUMPABLE = 4
 _LOST_STATUS = 255
+_NO_FILES = (b"/dev/zero ", b"/memfd:", b"/SYSV")
+"""How shared memory is called among the mapped files; it takes none of the disk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,12 +251,18 @@ def give_rights(name: str, folder: int | None = None) -> None:
         os.close(path)
 
 
-def measure_deleted(pid: int) -> int:
+def measure_deleted(pid: int, *, file_bytes: int) -> int:
     """Return the bytes of files that a process has deleted but keeps open; 0 when it has ended or hides them.
 
-    They take room on the disk and are in no folder.
+    They take room on the disk and are in no folder. Of one that is only mapped nobody tells the length (it takes a
+    privilege), so it counts as the largest file that there can be.
+
+    Args:
+        pid: the process.
+        file_bytes: the limit of one file.
     """
     size_bytes = 0
+    open_files: set[int] = set()
     try:
         with os.scandir(f"/proc/{pid}/fd") as listing:
             for entry in listing:
@@ -262,11 +270,19 @@ def measure_deleted(pid: int) -> int:
                     found = entry.stat()
                 except OSError:  # closed meanwhile
                     continue
-                if found.st_nlink == 0 and stat.S_ISREG(found.st_mode):
+                if found.st_nlink == 0 and stat.S_ISREG(found.st_mode) and found.st_ino not in open_files:
+                    open_files.add(found.st_ino)
                     size_bytes += max(found.st_size, found.st_blocks * 512)
+        return size_bytes + file_bytes * len(_find_deleted_mappings(pid) - open_files)
     except OSError:
         return size_bytes
-    return size_bytes
+
+
+def _find_deleted_mappings(pid: int) -> set[int]:
+    """Return the inodes of deleted files that a process has mapped (proc_pid_maps(5))."""
+    with open(f"/proc/{pid}/maps", "rb") as maps:
+        lines = [line.split(maxsplit=5) for line in maps if line.endswith(b" (deleted)\n")]
+    return {int(line[4]) for line in lines if not line[5].startswith(_NO_FILES)}
 
 
 def read_memory(pid: int) -> tuple[int, int]:

@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 _ALLOWED_TEXT = """
     # Memory, threads, the process's own end.
-    brk munmap mremap madvise msync futex set_robust_list rseq set_tid_address sched_yield sched_getaffinity getcpu
+    brk munmap mremap madvise msync futex set_robust_list rseq set_tid_address sched_yield getcpu
     membarrier exit exit_group restart_syscall wait4
     # Descriptors and what is behind them.
-    read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close close_range dup dup2 dup3 pipe
-    pipe2 fsync fdatasync flock ftruncate fallocate fadvise64 sendfile copy_file_range
+    read write readv writev pread64 pwrite64 preadv pwritev lseek close dup dup2 dup3 pipe
+    pipe2 fsync fdatasync flock ftruncate fadvise64 sendfile copy_file_range
     # Paths; Landlock decides which. Metadata (stat, readlink, access) is not its to decide.
     open openat creat stat lstat fstat newfstatat statx access faccessat faccessat2 readlink readlinkat getdents
     getdents64 getcwd chdir fchdir mkdir mkdirat rmdir unlink unlinkat rename renameat renameat2 link linkat
     fstatfs
     # Waiting, clocks, timers.
     poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 nanosleep
-    clock_nanosleep clock_gettime clock_getres gettimeofday time times getitimer setitimer alarm pause
+    gettimeofday time times getitimer setitimer alarm pause
     # Signals within the process.
     rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigsuspend rt_sigtimedwait sigaltstack
     # What the process may know about itself and the machine.
@@ -79,6 +79,10 @@ _FCNTLS = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032)
 _PRCTLS = (3, 15, 16, 21, 39, 0x53564D41)
 """PR_GET_DUMPABLE, PR_SET_NAME, PR_GET_NAME, PR_GET_SECCOMP, PR_GET_NO_NEW_PRIVS, PR_SET_VMA."""
 _WRITE, _EXEC, _ANONYMOUS = 2, 4, 0x20
+_CLOSE_ON_EXEC = 4
+"""Of ``close_range``; with CLOSE_RANGE_UNSHARE a thread would have descriptors that the parent does not look at."""
+_FIXED_CLOCKS = ~0xF & 0xFFFFFFFF
+"""The others are made of a process's number: they tell whether it is there, and what it has used of the processor."""
 
 _SET_MODE_FILTER, _TSYNC, _PR_GET_SECCOMP, _MODE_FILTER = 1, 1, 21, 2
 
@@ -113,6 +117,17 @@ def _checks(*, tgid: int, native_libraries: bool) -> dict[str, list[Instruction]
         "prctl": only(errno.EPERM, Condition(0, *_PRCTLS)),
         "mmap": bpf.allow_only(mappings, bpf.errno_action(errno.EPERM)),
         "mprotect": only(errno.EACCES, *not_executable),
+        **dict.fromkeys(
+            ("clock_gettime", "clock_getres", "clock_nanosleep"),
+            only(errno.EINVAL, Condition(0, 0, mask=_FIXED_CLOCKS)),
+        ),
+        # Of other processes it tells whether they are there; libc copes with a kernel that has no such call.
+        "sched_getaffinity": only(errno.ENOSYS, Condition(0, 0, tgid)),
+        "close_range": only(errno.EINVAL, Condition(2, 0, _CLOSE_ON_EXEC)),
+        # FALLOC_FL_KEEP_SIZE takes room on the disk beyond RLIMIT_FSIZE, and all at once.
+        "fallocate": only(errno.EOPNOTSUPP, Condition(1, 0)),
+        # RWF_NOWAIT tells which pages of a file others have read lately.
+        **dict.fromkeys(("preadv2", "pwritev2"), only(errno.EOPNOTSUPP, Condition(5, 0))),
     }
 
 
