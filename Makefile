@@ -6,6 +6,7 @@
 #   make check           format, lint, types, import rules, declared dependencies, sizes, words
 #   make bench           the benchmarks
 #   make docs            write the generated parts of docs/
+#   make features        try every platform, and write the table of what works where
 #   make constraints     write constraints.txt anew
 #   make clean           remove what was built (not your database)
 
@@ -16,7 +17,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.hermod-installed
 SOURCES := reading agent_core adapters bot tests benchmarks scripts
 
-.PHONY: demo test check bench docs constraints clean
+.PHONY: demo test check bench docs features constraints clean
 .DEFAULT_GOAL := demo
 
 demo: $(STAMP)
@@ -43,6 +44,9 @@ docs: $(STAMP)
 	$(BIN)/python -m scripts.write_bug_table
 	$(BIN)/python -m scripts.write_chat_rows
 	$(BIN)/python -m scripts.write_manifest
+
+features: $(STAMP)
+	$(BIN)/python -m scripts.write_features
 
 constraints:
 	PYTHON="$(PYTHON)" scripts/make_constraints.sh
