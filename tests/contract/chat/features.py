@@ -133,7 +133,7 @@ CANNOT: Mapping[tuple[str, Way], str] = MappingProxyType(
         ("previews", "terminal"): "a terminal fetches nothing",
         ("buttons", "terminal"): "text only; approvals are typed",
         ("feedback", "terminal"): "text only",
-        ("files", "terminal"): "text only",
+        ("files", "terminal"): "text only; what a program made is saved in the current folder",
         ("private", "terminal"): _ALONE,
         ("gone", "terminal"): "it is there as long as the process",
         ("refused", "terminal"): "nothing is refused",
