@@ -59,6 +59,8 @@ def key_postgres(text: bytes) -> bytes:
 
 def key_mysql(text: bytes) -> bytes:
     """Return the key of a MySQL or MariaDB statement."""
+    if text.startswith(b"# administrator command"):
+        return text[:_LONGEST_KEY]
     if _MY_ODD.search(text) is None:
         key = _MY_LITERAL.sub(b"?", text)
         if b"'" in key or b'"' in key:
@@ -72,6 +74,11 @@ def key_mysql(text: bytes) -> bytes:
     return key if len(key) <= _LONGEST_KEY else _digest(key)
 
 
+def is_whole_mysql(text: bytes) -> bool:
+    """True when a statement does not end inside a literal, a quoted name or a comment."""
+    return _UNSURE not in _MY_CAREFUL.sub(_replace_mysql, text.replace(_UNSURE, b" "))
+
+
 def _replace_postgres(match: re.Match[bytes]) -> bytes:
     token = match[0]
     first = token[:1]
@@ -81,7 +88,7 @@ def _replace_postgres(match: re.Match[bytes]) -> bytes:
         return b" " if len(token) > 2 or first == b"-" else _UNSURE
     if len(token) == 1 and first in b"'\\$\0":
         return _UNSURE
-    return b"?"
+    return b"E?" if first in b"eE" else b"?"
 
 
 def _replace_mysql(match: re.Match[bytes]) -> bytes:

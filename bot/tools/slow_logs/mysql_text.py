@@ -62,28 +62,28 @@ def fingerprint_mysql(sql: str) -> str:
 
 def _judged(sql: str) -> Iterator[tuple[str, str]]:
     """Yield the kinds and texts of tokens, literals as ``?``; the value of a SET is one ``<redacted>``."""
-    first, in_value, position = "", False, 0
+    first, in_value, value = "", False, False
     text = sql[:_LONGEST_INPUT]
     for token in _TOKEN.finditer(text):
         kind = token.lastgroup or "symbol"
-        position = token.end()
         if kind == "cut":
             yield "literal", _REDACTED
             return
         if kind == "space":
-            yield kind, " "
+            if not value:
+                yield kind, " "
             continue
         word = token[0].lower()
         if word == ";":
-            first, in_value = "", False
+            first = ""
         elif not first:
             first = word
-        if in_value and word != ",":
+        if (in_value or value) and word not in (",", ";"):
+            if not value:
+                yield "literal", _REDACTED
+            value, in_value = True, False
             continue
-        in_value = False
+        value, in_value = False, first == "set" and word in ("=", ":=")
         yield kind, "?" if kind == "literal" else token[0]
-        if first == "set" and word in ("=", ":=") and text[position : position + 1] != "":
-            yield "literal", _REDACTED
-            in_value = True
     if len(sql) > _LONGEST_INPUT:
         yield "literal", _REDACTED

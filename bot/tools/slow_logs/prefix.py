@@ -13,20 +13,21 @@ from bot.tools.slow_logs.messages import DURATION
 
 LEVELS = b"DEBUG[1-5]?|LOG|INFO|NOTICE|WARNING|ERROR|FATAL|PANIC|STATEMENT|DETAIL|HINT|CONTEXT|QUERY|LOCATION|BACKTRACE"
 _ZONE = rb"(?P<zone>[A-Za-z]{1,6}|[+-]\d\d(?::?\d\d)?)"
+# Names have at most 63 bytes in Postgres; without a bound, a long line that does not fit would be tried for hours.
 _FIELDS: dict[str, bytes] = {
-    "a": rb"(?P<app>[^\n]*?)",
-    "u": rb"(?P<user>[^\n]*?)",
-    "d": rb"(?P<db>[^\n]*?)",
-    "r": rb"[^\n]*?",
-    "h": rb"[^\n]*?",
-    "L": rb"[^\n]*?",
-    "b": rb"[^\n]*?",
+    "a": rb"(?P<app>[^\n]{0,64}?)",
+    "u": rb"(?P<user>[^\n]{0,64}?)",
+    "d": rb"(?P<db>[^\n]{0,64}?)",
+    "r": rb"[^\n]{0,200}?",
+    "h": rb"[^\n]{0,200}?",
+    "L": rb"[^\n]{0,200}?",
+    "b": rb"[^\n]{0,200}?",
     "p": rb"(?P<pid>\d+)",
     "P": rb"\d*",
     "t": rb"(?P<minute>\d{4}-\d\d-\d\d \d\d:\d\d):(?P<seconds>\d\d) " + _ZONE,
     "m": rb"(?P<minute>\d{4}-\d\d-\d\d \d\d:\d\d):(?P<seconds>\d\d\.\d{3}) " + _ZONE,
     "n": rb"(?P<epoch>\d{9,11}(?:\.\d+)?)",
-    "i": rb"[^\n]*?",
+    "i": rb"[^\n]{0,200}?",
     "e": rb"[0-9A-Z]{5}",
     "c": rb"(?P<session>[0-9a-f]+\.[0-9a-f]+)",
     "l": rb"(?P<line>\d+)",
@@ -45,7 +46,6 @@ COMMON = (
     "%m [%p] %q%u@%d/%a ",
     "%m [%p] %q[user=%u,db=%d,app=%a] ",
     "%m [%p] %u@%d ",
-    "%m [%p] %d %u ",
     "%m [%p] %u %d ",
     "%m [%p] %u %d %a ",
     "%m [%p] %q%a ",
@@ -150,7 +150,7 @@ def guess_prefix(sample: bytes) -> Prefix | None:
     """Find the prefix of the entries of ``sample``; None when fewer than half of its lines fit any known one."""
     lines = [line for line in sample.split(b"\n")[:400] if line and line[:1] not in b"\t "]
     looks = re.compile(rb"(?:^|[^A-Za-z])(?:" + LEVELS + rb"):  ")
-    lines = [line for line in lines if looks.search(line)][:200]
+    lines = [line[:1_000] for line in lines if looks.search(line, 0, 1_000)][:200]
     best: tuple[int, int, Prefix] | None = None
     for text in COMMON:
         prefix = compile_prefix(text)

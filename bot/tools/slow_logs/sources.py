@@ -133,6 +133,11 @@ def cut_at_entries(chunks: Iterator[bytes], last_start: Callable[[bytes], int], 
         if len(rest) > MOST_ENTRY or shortened:
             tally.shortened += not shortened
             shortened = True
-            rest = rest[:KEPT_OF_LONG] + rest[KEPT_OF_LONG:][-_TAIL:]
+            rest = shorten_entry(rest)
     if rest:
         yield rest
+
+
+def shorten_entry(entry: bytes) -> bytes:
+    """Take the middle out of an entry that is too long to be kept."""
+    return entry[:KEPT_OF_LONG] + entry[KEPT_OF_LONG:][-_TAIL:]
