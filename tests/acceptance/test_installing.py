@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import random
 import socket
 import sqlite3
 from collections.abc import AsyncIterator
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.process import HermodProcess
+from tests.acceptance.process import PATIENCE_S, HermodProcess, until
 from tests.acceptance.secrecy import find_secrets
 from tests.servers.openai import OpenAIServer, Reply
 from tests.servers.slack import SlackServer
@@ -44,9 +46,13 @@ def read_all(folder: Path) -> dict[str, bytes]:
 
 
 def free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nothing uses, and that the kernel gives to nobody who asks for any: it has to be free for long."""
+    first_given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for port in random.sample(range(10_000, first_given), 100):
+        with closing(socket.socket()) as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
 
 
 class Deployment:
@@ -81,7 +87,7 @@ class Deployment:
     async def start(self, *keys: str) -> HermodProcess:
         process = self.build(*keys)
         await process.start()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while not await self._ready(process):
                 assert process.running, process.log_path.read_text()
                 await asyncio.sleep(0.05)
@@ -99,18 +105,16 @@ class Deployment:
     async def ask(self, word: str, channel: str) -> str:
         """A person asks in a channel; returns the answer in its thread."""
         root = await self.say(word, channel)
-        await self.slack.wait_until(lambda: self.slack.bot_messages(channel, root), 20)
-        return str(self.slack.bot_messages(channel, root)[0]["text"])
+        await self.slack.wait_until(lambda: self.slack.replies(channel, root))
+        return str(self.slack.replies(channel, root)[0]["text"])
 
     async def say(self, word: str, channel: str) -> str:
         return await self.slack.mention(f"tell me {word}", channel=channel, user=PEOPLE[channel])
 
     async def wait_failed(self, root: str) -> str:
         """Wait until a reply in a thread was given up; returns the reason."""
-        async with asyncio.timeout(20):
-            while not (failed := self.failures(root)):  # noqa: ASYNC110 - another process tells by its database only
-                await asyncio.sleep(0.05)
-        return failed[0]
+        await until(lambda: self.failures(root))
+        return self.failures(root)[0]
 
     def failures(self, root: str) -> list[str]:
         """Why replies in a thread were given up."""
@@ -133,12 +137,12 @@ async def run_command(process: HermodProcess, folder: Path, *words: str) -> tupl
     path = folder / "command.out"
     with path.open("wb") as output:
         done = await process.start_command(*words, output=output)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             code = await done.wait()
     return code, path.read_text()
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 async def test_two_workspaces_are_installed_served_left_and_come_back(deployment: Deployment, tmp_path: Path) -> None:
     slack = deployment.slack
     process = await deployment.start(KEY)
@@ -151,10 +155,14 @@ async def test_two_workspaces_are_installed_served_left_and_come_back(deployment
     old = [space.bot_token for space in slack.workspaces.values()]
 
     # asked, and gone before the answer: the answer stays undelivered with a reason, and nothing is tried again
-    deployment.model.on(user="three").text("too late").after(1.5)
+    late, gone = deployment.model.on(user="three").text("too late"), asyncio.Event()
+    late.wait = gone
+    deployment.model.rules.insert(0, late)  # before the rule for every question
     root = await deployment.say("three", "C2TWO")
-    await slack.wait_until(lambda: slack.shown_status(root, channel="C2TWO"), 20)
+    await slack.wait_until(lambda: slack.shown_status(root, channel="C2TWO"))
+    await until(lambda: late.used)
     await slack.uninstall("T2")
+    gone.set()
     assert "install" in await deployment.wait_failed(root)
     assert slack.bot_messages("C2TWO", root) == []
     assert await deployment.ask("four", "C1OPS") == "answer to four"
