@@ -87,19 +87,21 @@ def list_secrets() -> list[str]:
 
 async def test_pasted_secrets_and_hermods_own_reach_neither_model_nor_storage_nor_log(world: World) -> None:
     slack, model = world.slack, world.model
-    roots = {
-        name: await slack.mention(f"what is this ({name})? {text}\nthank you") for name, (text, _) in PASTED.items()
-    }
-    first = next(iter(roots.values()))
-    for name, root in roots.items():
-        await slack.wait_until(lambda root=root: slack.bot_messages("C1OPS", root), 30)  # type: ignore[misc]
-        (answer,) = slack.bot_messages("C1OPS", root)
+    asks = {}
+    for n, (name, (text, _)) in enumerate(PASTED.items()):
+        slack.add_channel(channel := f"C{n}PASTE", f"paste-{n}")  # each has its own pace
+        root = await slack.mention(f"what is this ({name})? {text}\nthank you", channel=channel)
+        asks[name] = (channel, root)
+    for name, place in asks.items():
+        await slack.wait_until(lambda place=place: slack.replies(*place))  # type: ignore[misc]
+        (answer,) = slack.bot_messages(*place)
         assert "[redacted]" in answer["text"], name
         # what stands around it stays; a key without an end is blanked to the end of the text
         assert ("thank you" in answer["text"]) is (name != "a PEM key cut off"), name
     # and where no mention is needed: in a thread of the bot's
-    await slack.say(f"and again: {PASTED['a database URL'][0]} {BOT_TOKEN}", thread_ts=first)
-    await slack.wait_until(lambda: len(slack.bot_messages("C1OPS", first)) == 2, 30)
+    channel, first = next(iter(asks.values()))
+    await slack.say(f"and again: {PASTED['a database URL'][0]} {BOT_TOKEN}", channel=channel, thread_ts=first)
+    await slack.wait_until(lambda: len(slack.replies(channel, first)) == 2)
     asked = await asyncio.to_thread(
         hermod,
         world.folder,
@@ -126,8 +128,8 @@ async def test_a_secret_that_a_model_makes_up_or_a_tool_returns_is_not_passed_on
     model.on(step=0).tools(("look_at", {"thing": text}))
     model.on(step=1).dynamic(lambda r: Reply(f"{r.tool_results['look_at']}: {text}"))
     root = await slack.mention("look at it")
-    await slack.wait_until(lambda: slack.bot_messages("C1OPS", root), 30)
-    assert "[redacted]" in slack.bot_messages("C1OPS", root)[0]["text"]
+    await slack.wait_until(lambda: slack.replies("C1OPS", root))
+    assert "[redacted]" in slack.replies("C1OPS", root)[0]["text"]
     assert await world.process.stop() == 0
     with contextlib.closing(sqlite3.connect(world.folder / "hermod.db")) as connection:
         ((thread, run),) = connection.execute("SELECT thread_key, run_id FROM run").fetchall()
