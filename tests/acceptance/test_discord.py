@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.on_discord import drafts, is_draft, said
+from tests.acceptance.on_discord import PATIENCE_S, drafts, is_draft, said
 from tests.acceptance.process import HermodProcess
 from tests.servers.discord import DiscordServer
 from tests.servers.openai import Call, OpenAIServer, Reply, Request
@@ -56,14 +56,14 @@ async def test_a_mention_opens_a_thread_that_remembers_and_an_announcement_to_al
     await hermod.wait_ready()
     await discord.say("@everyone the database is down")
     question = await discord.mention("look at the disk of <@" + discord.bob + ">")
-    await discord.wait_until(lambda: said(discord, question), 20)
+    await discord.wait_until(lambda: said(discord, question), PATIENCE_S)
     assert said(discord, question) == ["disk is fine"]
     (thread,) = discord.threads()
     assert (thread["id"], thread["name"]) == (question, "look at the disk of @Bob")
     await discord.say(
         "which number of messages do you see?", channel=question
     )  # in its thread nobody has to mention it
-    await discord.wait_until(lambda: len(said(discord, question)) == 2, 20)
+    await discord.wait_until(lambda: len(said(discord, question)) == 2, PATIENCE_S)
     # system, question, call, result, answer, question
     assert said(discord, question)[1] == "it was 6"
     assert discord.bot_messages(discord.general) == []
@@ -87,7 +87,7 @@ async def test_two_messages_within_50_ms_run_one_after_another_with_both_authors
     thread = await discord.open_thread("incident")
     await discord.mention("alpha 1", channel=thread, user=discord.alice)
     await discord.mention("beta 2", channel=thread, user=discord.bob)
-    await discord.wait_until(lambda: any("beta" in text for text in said(discord, thread)), 20)
+    await discord.wait_until(lambda: any("beta" in text for text in said(discord, thread)), PATIENCE_S)
     asked = [str(m["content"]) for m in model.requests[-1].messages if m["role"] == "user"]
     assert [text.split("]")[0].strip("[").lower() for text in asked[-2:]] == ["alice", "bob"]
     assert [text.rpartition(" ")[2] for text in asked[-2:]] == ["1", "2"]
@@ -109,8 +109,8 @@ async def test_an_answer_is_seen_growing_ends_as_the_model_said_it_and_is_not_ed
     await hermod.start()
     await hermod.wait_ready()
     thread = await discord.mention("what is slow?")
-    await discord.wait_until(lambda: drafts(discord, thread), 20)
-    await discord.wait_until(lambda: said(discord, thread) and not drafts(discord, thread), 30)
+    await discord.wait_until(lambda: drafts(discord, thread), PATIENCE_S)
+    await discord.wait_until(lambda: said(discord, thread) and not drafts(discord, thread), PATIENCE_S)
     (final,) = said(discord, thread)
     assert final.split() == GROWING.split()
     calls = discord.calls_to(rf"(POST|PATCH) /channels/{thread}/messages")
@@ -136,15 +136,15 @@ async def test_a_half_answer_of_which_nobody_knows_whether_it_was_made_does_not_
     await hermod.start()
     await hermod.wait_ready()
     thread = await discord.mention("one")
-    await discord.wait_until(lambda: len(said(discord, thread)) == 1, 20)
+    await discord.wait_until(lambda: len(said(discord, thread)) == 1, PATIENCE_S)
     await discord.say("two", channel=thread)
-    await discord.wait_until(lambda: len(said(discord, thread)) == 2, 20)
+    await discord.wait_until(lambda: len(said(discord, thread)) == 2, PATIENCE_S)
     # with these and the last answer this is all that a channel takes in five seconds, so that nothing more can be asked
     discord.inject(r"^POST /channels/\d+/messages$", drop=True, after=True, times=2)
     await discord.say("long", channel=thread)
-    await discord.wait_until(lambda: drafts(discord, thread), 20)
-    await discord.wait_until(lambda: len(said(discord, thread)) == 3, 30)
-    await discord.wait_until(lambda: not drafts(discord, thread), 20)
+    await discord.wait_until(lambda: drafts(discord, thread), PATIENCE_S)
+    await discord.wait_until(lambda: len(said(discord, thread)) == 3, PATIENCE_S)
+    await discord.wait_until(lambda: not drafts(discord, thread), PATIENCE_S)
     assert said(discord, thread) == ["ok", "ok", WORDS]
     assert discord.rate_violations == []
 
@@ -189,8 +189,8 @@ async def test_an_answer_of_60_kb_arrives_whole_and_in_order_and_pings_nobody(
         listed = [file for message in discord.bot_messages(thread) for file in message["attachments"]]
         return [(str(file["filename"]), discord.blobs[file["id"]].decode()) for file in listed]
 
-    await discord.wait_until(lambda: "answer.md" in dict(files()), 60)
-    await discord.wait_until(lambda: not drafts(discord, thread), 20)
+    await discord.wait_until(lambda: "answer.md" in dict(files()), PATIENCE_S)
+    await discord.wait_until(lambda: not drafts(discord, thread), PATIENCE_S)
     *tables, (last, tail) = files()
     assert last == "answer.md"
     assert {name.rpartition(".")[2] for name, _ in tables} == {"csv"}
@@ -248,8 +248,8 @@ async def test_kill_9_at_12_random_moments_loses_nothing_doubles_nothing_and_rep
         expected[unheard] = f"answer {100 + number}: {WORDS}"
         await hermod.start()
         # the next kill has no old victims: a run that is killed five times without getting on is given up
-        await discord.wait_until(lambda: all(said(discord, place) for place in expected), 60)
-    await discord.wait_until(lambda: not any(drafts(discord, place) for place in expected), 30)
+        await discord.wait_until(lambda: all(said(discord, place) for place in expected), PATIENCE_S)
+    await discord.wait_until(lambda: not any(drafts(discord, place) for place in expected), PATIENCE_S)
     await asyncio.sleep(2)  # anything doubled would come now
     assert {place: said(discord, place) for place in expected} == {place: [text] for place, text in expected.items()}
     assert discord.bot_messages(discord.general) == []
@@ -277,9 +277,9 @@ async def test_sigterm_lets_what_is_written_be_finished_and_takes_nothing_more(
     await hermod.start()
     await hermod.wait_ready()
     thread = await discord.mention("thing 1")
-    await discord.wait_until(lambda: drafts(discord, thread), 20)
+    await discord.wait_until(lambda: drafts(discord, thread), PATIENCE_S)
     ending = asyncio.create_task(hermod.stop())
-    await discord.wait_until(lambda: not discord.open_sessions, 20)
+    await discord.wait_until(lambda: not discord.open_sessions, PATIENCE_S)
     later = await discord.mention("thing 2")
     assert await ending == 0
     assert said(discord, thread) == [f"answer 1: {WORDS}"]
@@ -287,7 +287,7 @@ async def test_sigterm_lets_what_is_written_be_finished_and_takes_nothing_more(
     assert said(discord, later) == []
     assert [event for event in hermod.events() if event["level"] in ("error", "critical")] == []
     await hermod.start()
-    await discord.wait_until(lambda: said(discord, later) and not drafts(discord, later), 30)
+    await discord.wait_until(lambda: said(discord, later) and not drafts(discord, later), PATIENCE_S)
     assert said(discord, later) == [f"answer 2: {WORDS}"]
     assert said(discord, thread) == [f"answer 1: {WORDS}"]
     assert discord.violations == []

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.on_discord import drafts, said
+from tests.acceptance.on_discord import PATIENCE_S, drafts, said
 from tests.acceptance.process import HermodProcess
 from tests.servers.discord import DiscordServer, Interaction, Json
 from tests.servers.openai import OpenAIServer, Reply
@@ -84,7 +84,7 @@ async def hermod(tmp_path: Path, discord: DiscordServer, model: OpenAIServer) ->
 
 async def begun(hermod: HermodProcess, count: int = 1) -> None:
     """Wait until so many tools have begun."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while hermod.tool_log.read_text().count("begun") < count:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
@@ -105,21 +105,21 @@ async def test_a_stop_by_button_or_word_ends_a_run_within_a_second_while_its_too
     await begun(hermod)
     asked = time.monotonic()
     if way == "button":
-        await discord.wait_until(lambda: drafts(discord, thread), 20)
+        await discord.wait_until(lambda: drafts(discord, thread), PATIENCE_S)
         (draft,) = drafts(discord, thread)
         asked = time.monotonic()
         pressed = await discord.click(draft["id"], "stop:", user=discord.bob)
         assert pressed.error == ""
     else:
         await discord.say("!stop", channel=thread, user=discord.bob)
-    await discord.wait_until(lambda: any("Stopped." in text for text in said(discord, thread)), 20)
+    await discord.wait_until(lambda: any("Stopped." in text for text in said(discord, thread)), PATIENCE_S)
     assert time.monotonic() - asked < 5.0  # it takes 0.5 s where nothing else runs
     assert hermod.tool_log.read_text().split() == ["begun", "cancelled"]
-    await discord.wait_until(lambda: not drafts(discord, thread), 10)
+    await discord.wait_until(lambda: not drafts(discord, thread), PATIENCE_S)
     ends = [e for e in hermod.events() if e.get("event") == "run_ended"]
     assert [e["error"] for e in ends] == ["cancelled"]
     await discord.say("hello again", channel=thread)
-    await discord.wait_until(lambda: len(said(discord, thread)) == 2, 20)
+    await discord.wait_until(lambda: len(said(discord, thread)) == 2, PATIENCE_S)
     assert said(discord, thread)[1] == "here I am"
 
 
@@ -135,9 +135,9 @@ async def test_what_waits_carries_a_sign_and_a_word_for_the_run_goes_into_it(
     await begun(hermod)
     steer = await discord.say("!steer only the last hour", channel=thread, user=discord.bob)
     second = await discord.say("second question", channel=thread)
-    await discord.wait_until(lambda: discord.signs(second) == {QUEUED} and discord.signs(steer) == {SEEN}, 20)
-    await discord.wait_until(lambda: len(said(discord, thread)) == 2, 20)
-    await discord.wait_until(lambda: discord.signs(second) == set(), 20)
+    await discord.wait_until(lambda: discord.signs(second) == {QUEUED} and discord.signs(steer) == {SEEN}, PATIENCE_S)
+    await discord.wait_until(lambda: len(said(discord, thread)) == 2, PATIENCE_S)
+    await discord.wait_until(lambda: discord.signs(second) == set(), PATIENCE_S)
     assert said(discord, thread) == ["the last hour only", "and the second"]
     steered = [text for text in (str(m["content"]) for m in model.requests[1].messages) if "last hour" in text]
     assert len(steered) == 1
@@ -156,11 +156,11 @@ async def test_a_message_deleted_while_it_waits_is_not_answered_and_leaves_no_tr
     thread = await discord.mention("go")
     await begun(hermod)
     second = await discord.say("forget this", channel=thread)
-    await discord.wait_until(lambda: bool(discord.signs(second)), 20)
+    await discord.wait_until(lambda: bool(discord.signs(second)), PATIENCE_S)
     await discord.delete(second)
-    await discord.wait_until(lambda: len(said(discord, thread)) == 1, 20)
+    await discord.wait_until(lambda: len(said(discord, thread)) == 1, PATIENCE_S)
     await discord.say("third question", channel=thread)  # an answer to the second one would come before its own
-    await discord.wait_until(lambda: len(said(discord, thread)) >= 2, 20)
+    await discord.wait_until(lambda: len(said(discord, thread)) >= 2, PATIENCE_S)
     assert said(discord, thread) == ["looked", "the third"]
     assert not any("forget this" in str(m["content"]) for r in model.requests for m in r.messages)
 
@@ -173,11 +173,11 @@ async def test_an_edit_is_answered_when_it_adds_the_mention_and_never_again(
     await hermod.wait_ready()
     message = await discord.say("what is slow")
     await discord.edit(message, f"<@{discord.bot_id}> what is slow")
-    await discord.wait_until(lambda: said(discord, message), 20)
+    await discord.wait_until(lambda: said(discord, message), PATIENCE_S)
     await discord.edit(message, f"<@{discord.bot_id}> what is really slow")
     await discord.unfurl(message)
     await discord.say("and now", channel=message)  # an answer to the edits would come before its own
-    await discord.wait_until(lambda: len(said(discord, message)) >= 2, 20)
+    await discord.wait_until(lambda: len(said(discord, message)) >= 2, PATIENCE_S)
     assert said(discord, message) == ["heard what is slow", "heard and now"]
 
 
@@ -185,7 +185,7 @@ async def answered(discord: DiscordServer, used: Interaction) -> str:
     """Wait for the answer of a command, which is announced before, and return it."""
     assert used.error == ""
     assert (used.response or {}).get("type") == 5  # deferred
-    await discord.wait_until(lambda: discord.shown(used) and not discord.shown(used)[0]["flags"] & LOADING, 20)
+    await discord.wait_until(lambda: discord.shown(used) and not discord.shown(used)[0]["flags"] & LOADING, PATIENCE_S)
     return str(discord.shown(used)[0]["content"])
 
 
@@ -209,12 +209,12 @@ async def test_commands_are_announced_at_once_answered_in_their_place_and_privat
     assert discord.messages(discord.general, seen_by=discord.alice) == discord.bot_messages(discord.general)[:1]
     # in a thread the command belongs to it
     thread = await discord.mention("the disk please")
-    await discord.wait_until(lambda: said(discord, thread), 20)
+    await discord.wait_until(lambda: said(discord, thread), PATIENCE_S)
     forgotten = await discord.slash("forget", channel=thread)
     assert "forg" in (await answered(discord, forgotten)).lower()
     model.on(user="number").dynamic(lambda r: Reply(f"{len(r.messages)} messages"))
     await discord.say("number?", channel=thread)
-    await discord.wait_until(lambda: any("messages" in text for text in said(discord, thread)), 20)
+    await discord.wait_until(lambda: any("messages" in text for text in said(discord, thread)), PATIENCE_S)
     assert len(discord.command_puts) == 1
 
 
@@ -226,18 +226,18 @@ async def test_thumbs_and_stop_buttons_of_an_earlier_process_still_work(
     await hermod.start()
     await hermod.wait_ready()
     thread = await discord.mention("how is it?")
-    await discord.wait_until(lambda: said(discord, thread), 20)
+    await discord.wait_until(lambda: said(discord, thread), PATIENCE_S)
     (answer,) = discord.bot_messages(thread)
     up, down = custom_ids(answer)
     other = await discord.mention("go")
-    await discord.wait_until(lambda: drafts(discord, other), 20)
+    await discord.wait_until(lambda: drafts(discord, other), PATIENCE_S)
     await hermod.kill()
     await hermod.start()
     await hermod.wait_ready()
     await begun(hermod, 2)  # the run goes on; what is unknown of a tool that only reads is asked for again
     for custom_id, person, words in ((up, discord.alice, "helped"), (down, discord.bob, "did not help")):
         pressed = await discord.click(answer["id"], custom_id, user=person)
-        await discord.wait_until(lambda pressed=pressed: pressed.followups, 20)  # type: ignore[misc]
+        await discord.wait_until(lambda pressed=pressed: pressed.followups, PATIENCE_S)  # type: ignore[misc]
         _, thanks = discord.shown(pressed)  # below the answer, which stays as it was
         assert words in thanks["content"]
         assert thanks["flags"] & EPHEMERAL
@@ -245,7 +245,7 @@ async def test_thumbs_and_stop_buttons_of_an_earlier_process_still_work(
         kept = connection.execute("SELECT author, value FROM feedback ORDER BY value DESC").fetchall()
     assert kept == [(f"discord:{discord.alice}", "up"), (f"discord:{discord.bob}", "down")]
     assert 'hermod_feedback_total{value="down"} 1' in (await hermod.get("/metrics"))[1]
-    await discord.wait_until(lambda: len(drafts(discord, other)) == 1, 20)
+    await discord.wait_until(lambda: len(drafts(discord, other)) == 1, PATIENCE_S)
     await discord.click(drafts(discord, other)[0]["id"], "stop:")
-    await discord.wait_until(lambda: said(discord, other) and not drafts(discord, other), 20)
+    await discord.wait_until(lambda: said(discord, other) and not drafts(discord, other), PATIENCE_S)
     assert "Stopped." in said(discord, other)[0]
