@@ -17,6 +17,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
+from bot.tools.python_sandbox.cell import CELL_CHARS, HEAD_COLUMNS, HEAD_ROWS
 from bot.tools.python_sandbox.collect import LeftOut, digest
 from bot.tools.python_sandbox.files import FileKind, MadeFile, clean_file_name
 from bot.tools.python_sandbox.folders import MADE, OUTPUTS, Folders, remove_tree
@@ -94,9 +95,18 @@ def read_table(content: bytes) -> Table | None:
         table = _TABLES.validate_json(content, strict=True) if content else None
     except ValueError:
         return None
-    if table is None or not table.columns or min(table.row_count, table.column_count) < 0:
+    if table is None or not table.columns or not _is_count(table.row_count) or not _is_count(table.column_count):
         return None
-    return table if all(len(row) == len(table.columns) for row in table.rows) else None
+    rows = (table.columns, *table.rows)
+    # Larger than ``cell`` writes it: forged, to fill the channel or the model's window with it.
+    fits = len(table.columns) <= HEAD_COLUMNS and len(table.rows) <= HEAD_ROWS
+    if not fits or any(len(row) != len(table.columns) for row in rows):
+        return None
+    return table if all(len(text) <= CELL_CHARS for row in rows for text in row) else None
+
+
+def _is_count(number: int) -> bool:
+    return 0 <= number < 1 << 63
 
 
 class MadeFiles:
