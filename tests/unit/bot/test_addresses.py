@@ -14,8 +14,8 @@ from bot.presenter import build_notice
 from bot.storage.base import Store
 from bot.turn import Turn
 from tests.unit.bot.desk import Desk, desk
+from tests.unit.bot.gates import T0, Gate
 from tests.unit.bot.recording import ALICE, BOB, message
-from tests.unit.bot.test_controls import T0, Gate
 
 
 class Meeting(ScriptedProvider):

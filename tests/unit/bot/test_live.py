@@ -20,8 +20,8 @@ from bot.redact import MARK, SecretRedactor
 from bot.storage.base import Claim, OutboxState, Store
 from bot.storage.sqlite import SqliteStore
 from tests.unit.bot.desk import Desk, desk
+from tests.unit.bot.gates import Hanging, deleted, stop, until
 from tests.unit.bot.recording import MemoryChat, MemoryDraft, message
-from tests.unit.bot.test_controls import Hanging, stop, until
 
 THREAD = message("").thread
 SECRET = "hunter2-is-the-word"
@@ -283,8 +283,6 @@ async def test_a_stopped_answer_keeps_what_was_written_so_far(store: Store) -> N
 
 
 async def test_an_answer_that_is_not_to_be_said_leaves_nothing_visible(store: Store) -> None:
-    from tests.unit.bot.test_controls import deleted
-
     tool = Hanging()
     made, _ = desk(store, [call(("hang", {}))], registry=tool.registry, chat=MemoryChat(drafts=True))
     async with made.running():

@@ -19,8 +19,8 @@ from agent_core.tools.registry import ToolRegistry
 from bot.question import PAST_CHARS, build_past, build_question
 from bot.storage.base import Store
 from tests.unit.bot.desk import Desk, desk
+from tests.unit.bot.gates import Gate
 from tests.unit.bot.recording import ALICE, BOB, MemoryChat, message
-from tests.unit.bot.test_controls import Gate
 
 CAROL = Author(id="U3", name="carol")
 BOT = Author(id="UH", name="hermod", bot=True)
