@@ -25,6 +25,7 @@ _SPACES = re.compile(rb"\s+")
 _MOST_SESSIONS = 2_000
 _MOST_PLANS = 16
 _LONGEST_KEPT = 64 * 1024
+_CLOCKS_S = 0.005
 
 
 @dataclass(slots=True)
@@ -44,6 +45,8 @@ class _Session:
     line: int = 0
     cancelled: bool = False
     plans: list[_Plan] = field(default_factory=list)
+    timed: bytes = b""
+    shape: Shape | None = None
 
 
 class Pairing:
@@ -51,8 +54,8 @@ class Pairing:
 
     - A duration with its statement counts as it is; parse and bind steps are no executions of their own.
     - A bare duration belongs to the statement that its session logged last, and to each statement once.
-    - An entry of auto_explain counts when no duration of the same statement follows in its session; else it only gives
-      its plan.
+    - An entry of auto_explain only gives its plan when its session has a duration of the same execution: behind it, or
+      with bound parameters before it, as the plan is then logged when the portal is closed. Else it counts.
     - What a timeout ended has no duration; it is counted apart.
     """
 
@@ -60,25 +63,35 @@ class Pairing:
         self._table = table
         self._tally = tally
         self._sessions: OrderedDict[bytes, _Session] = OrderedDict()
+        self._explains = False
+
+    def expect_plans(self) -> None:
+        """Take notice that the log has entries of auto_explain, before the first one comes."""
+        self._explains = True
 
     @property
     def waits(self) -> bool:
         """True while something is not settled, so that a timed statement has to be shown to ``timed``."""
-        return bool(self._sessions)
+        return self._explains or bool(self._sessions)
 
     def timed(self, at: float, duration_s: float, text: bytes, who: Who, session: bytes) -> None:
         """Take a statement with its own duration."""
         shape = self._table.add(at, duration_s, text, who)
         open_ = self._sessions.pop(session, None)
-        if open_ is None or not open_.plans:
+        if not self._explains:
             return
         name = _name(text)
+        open_ = open_ or _Session()
+        mine = [plan for plan in open_.plans if _name(plan.query) == name or not plan.query]
+        # Several statements in one text have a plan each; a plan from before the beginning is of another execution.
+        mine = [plan for plan in mine if plan is mine[-1] or plan.at >= at - duration_s - _CLOCKS_S]
         for plan in open_.plans:
-            if _name(plan.query) == name or not plan.query:
-                if shape is not None:
-                    _keep_plan(shape, plan)
-            else:
+            if plan not in mine:
                 self._count_plan(plan)
+            elif shape is not None:
+                _keep_plan(shape, plan)
+        later = self._open(session)
+        later.timed, later.shape = (b"", None) if mine else (name, shape)
 
     def step(self, at: float, duration_s: float, text: bytes) -> None:
         """Take a parse or bind step."""
@@ -89,9 +102,16 @@ class Pairing:
     def plan(self, at: float, duration_s: float, text: bytes, who: Who, session: bytes) -> None:
         """Take an entry of auto_explain, which waits for a duration of the same statement."""
         self._tally.plans += 1
-        query, plan = split_logged_plan(text)
+        self._explains = True
+        query, body = split_logged_plan(text)
+        plan = _Plan(at, duration_s, query[:_LONGEST_KEPT], who, body[:_LONGEST_KEPT])
         open_ = self._open(session)
-        open_.plans.append(_Plan(at, duration_s, query[:_LONGEST_KEPT], who, plan[:_LONGEST_KEPT]))
+        if open_.timed and open_.timed == _name(query):
+            if open_.shape is not None:
+                _keep_plan(open_.shape, plan)
+            open_.timed, open_.shape = b"", None
+            return
+        open_.plans.append(plan)
         while len(open_.plans) > _MOST_PLANS:
             self._count_plan(open_.plans.pop(0))
 

@@ -57,6 +57,7 @@ class Reading:
     skipped: list[str] = field(default_factory=list)
     version: str = ""
     stopped: str = ""
+    explains: bool = False
 
     @property
     def tables(self) -> tuple[ShapeTable, ShapeTable]:
@@ -90,6 +91,8 @@ def read_logs(sources: Sequence[Source], wanted: Wanted, progress: Progress | No
     reading = Reading(postgres, mysql, times=Times(wanted.zone))
     chosen = _choose(sources, wanted, prefix, reading)
     pairing = Pairing(reading.postgres, reading.tally)
+    if reading.explains:
+        pairing.expect_plans()
     read_bytes = 0
 
     def count(size: int) -> None:
@@ -138,6 +141,8 @@ def _choose(
             continue
         if recognised.format == "mysql" and not reading.version and (match := _VERSION.search(sample)):
             reading.version = match[1].decode("ascii", "replace")
+        if b" ms  plan:" in sample:
+            reading.explains = True
         found.append((find_first_time(sample), position, source, recognised))
     if not found and failure is not None:
         raise failure

@@ -42,6 +42,16 @@ def test_dbops_bug_29_auto_explain_and_duration_counted_a_statement_twice(kind: 
     assert row.example_plan == "Result (cost=0.00..0.01 rows=1 width=4)"
 
 
+def test_dbops_bug_29_a_plan_behind_its_duration_counted_as_another_execution() -> None:
+    plan = "duration: 5.000 ms  plan:\nQuery Text: select $1\nResult  (cost=0.00..0.01 rows=1 width=4)"
+    timed_ = "duration: 5.100 ms  execute <unnamed>: select $1"
+    row = only(read("".join(map(pg, [timed_, plan] * 3))))
+    assert (row.calls, row.example_plan) == (3, "Result (cost=0.00..0.01 rows=1 width=4)")
+    # Below log_min_duration_statement an execution has only its plan, and counts by that.
+    early = pg(plan, at="2026-05-01 09:00:00.000 UTC") + pg(plan) + pg(timed_)
+    assert only(read(early)).calls == 2
+
+
 def test_dbops_bug_30_a_stray_quote_ended_the_reading_of_a_csv_file() -> None:
     good = csv_row("duration: 5.000 ms  statement: select 'a\nb'")
     answer = read(good * 3 + good.replace('"duration', '"dura"tion') + good * 5)
