@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 _SQL_KEYS = re.compile(r"^(?:sql|query|statement|query_text|ddl|definition|command|example)$")
 _INSTANT = re.compile(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d(?::\d\d)?)(?:\.\d+)?(?:Z|\+00:00)$")
+_SIZES = {"bytes": 1, "kb": 1024, "mb": 1024 * 1024}
 SQL_WIDTH = 72
 
 
@@ -87,8 +88,8 @@ def _write_number(key: str, value: int | float) -> str:
         return write_duration(value)
     if key.endswith("_ms"):
         return write_duration(value / 1000)
-    if key.endswith("_bytes") or key == "bytes":
-        return write_size(value)
+    if unit := _SIZES.get(key.rpartition("_")[2]):
+        return write_size(value * unit)
     if "share" in key or key.endswith("_ratio"):
         return f"{value * 100:.3g} %" if 0 <= value <= 1 else f"{value:g}"
     if isinstance(value, int):

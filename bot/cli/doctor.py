@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from bot.cli.setup import print_json, print_text, set_up
 from bot.doctor import build_checkups, examine
 from bot.redact import SecretRedactor
 
+_RED, _PLAIN = "\033[31m", "\033[0m"
 MARKS = {"ok": "ok     ", "warning": "warning", "error": "ERROR  "}
 
 
@@ -18,10 +20,12 @@ async def run_doctor(*, config: Path | None, as_json: bool) -> int:
     settings = set_up(config)
     redactor = SecretRedactor(settings.secrets())
     findings = []
+    red = sys.stdout.isatty() and not os.environ.get("NO_COLOR")  # https://no-color.org
     async for finding in examine(settings, os.environ, await build_checkups(settings)):
         findings.append(finding)
         if not as_json:
-            print_text(redactor.redact(f"{MARKS[finding.state]}  {finding.part}: {finding.text}"))
+            text = redactor.redact(f"{MARKS[finding.state]}  {finding.part}: {finding.text}")
+            print_text(f"{_RED}{text}{_PLAIN}" if red and finding.state == "error" else text)
             if finding.fix:
                 print_text(redactor.redact(f"         fix: {finding.fix}"))
     failed = any(f.state == "error" for f in findings)

@@ -14,15 +14,18 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
 
 from bot.settings_tree import SandboxSettings
+from bot.tools.python_sandbox.child_files import install_child
 from bot.tools.python_sandbox.choose import open_sandbox
+from bot.tools.python_sandbox.interpreter import find_interpreter
 from bot.tools.python_sandbox.namespaces_backend import find_bubblewrap
-from bot.tools.python_sandbox.types import RunStatus, SandboxRun, SandboxUnavailable
+from bot.tools.python_sandbox.types import KiB, RunStatus, SandboxRun, SandboxUnavailable
 from tests.needs import need
 from tests.sandbox.sandboxes import why_missing
 
@@ -54,12 +57,19 @@ def landlock_filter() -> bytes:
 
 
 async def choose(
-    backend: str, state: Path, *, namespaces: bool = True, landlock: bool = True, bubblewrap: bool = True
+    backend: str,
+    state: Path,
+    *,
+    namespaces: bool = True,
+    landlock: bool = True,
+    bubblewrap: bool = True,
+    room_bytes: int | None = None,
 ) -> Mapping[str, str]:
     """Open a sandbox in a process for which some things are not there."""
     need(why_missing("namespaces"))
     command = [find_bubblewrap()[0], "--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--unshare-user"]
     command += [] if namespaces else ["--disable-userns"]
+    command += [] if room_bytes is None else ["--size", str(room_bytes), "--tmpfs", str(state)]
     if not bubblewrap:
         for program in find_bubblewrap():
             command += ["--ro-bind", "/dev/null", program]
@@ -141,6 +151,25 @@ async def test_another_interpreter_is_used_when_it_is_named(kind: str, tmp_path:
     outcome = await backend.run(SandboxRun(code="import sys; print(sys.prefix)", folder=tmp_path / "run"))
     await backend.aclose()
     assert outcome.stdout == "/usr\n"
+
+
+@pytest.mark.parametrize("backend", ["auto", "landlock"])
+async def test_a_full_disk_is_told_as_such_and_no_backend_is_blamed(tmp_path: Path, backend: str) -> None:
+    answer = await choose(backend, tmp_path, room_bytes=256 * KiB)
+    assert "No space left on device" in answer["refused"]
+    assert str(tmp_path) in answer["refused"]
+    assert "Install bubblewrap" not in answer["refused"]
+
+
+async def test_why_an_interpreter_cannot_compile_is_told_in_its_own_last_words(tmp_path: Path) -> None:
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho Traceback >&2\necho 'OSError: [Errno 5] the disk is broken' >&2\nexit 1\n")
+    program.chmod(0o700)
+    (cache := tmp_path / "cache").mkdir()
+    found = await find_interpreter(None)
+    with pytest.raises(SandboxUnavailable, match=r"in .*cache: OSError: \[Errno 5\] the disk is broken$"):
+        await install_child(replace(found, executable=str(program)), cache)
+    assert list(cache.iterdir()) == []
 
 
 async def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path) -> None:

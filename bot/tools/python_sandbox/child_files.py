@@ -70,9 +70,22 @@ def _compile(interpreter: Interpreter, folder: Path) -> None:
             env={},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             timeout=_COMPILE_TIMEOUT_S,
             check=True,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise SandboxUnavailable(f"{interpreter.executable} cannot compile the sandbox's modules: {error}") from error
+        raise SandboxUnavailable(
+            f"{interpreter.executable} cannot compile the sandbox's modules in {folder.parent}: {_tell(error)}"
+        ) from error
+
+
+def _tell(error: OSError | subprocess.SubprocessError) -> str:
+    match error:
+        case subprocess.CalledProcessError(stderr=bytes(stderr)) if stderr.strip():
+            return stderr.decode(errors="replace").strip().splitlines()[-1]  # of a traceback: what was wrong
+        case subprocess.TimeoutExpired():
+            return f"it took more than {_COMPILE_TIMEOUT_S} s"
+        case subprocess.CalledProcessError(returncode=code):
+            return f"it ended with {code}"
+    return str(error)

@@ -15,12 +15,14 @@ from bot.tools.python_sandbox.interpreter import Interpreter, check_folder, find
 from bot.tools.python_sandbox.landlock_backend import LandlockBackend
 from bot.tools.python_sandbox.namespaces_backend import NamespacesBackend, find_bubblewrap
 from bot.tools.python_sandbox.runner_backend import RunnerBackend
-from bot.tools.python_sandbox.types import SandboxBackend, SandboxUnavailable
+from bot.tools.python_sandbox.types import MiB, SandboxBackend, SandboxUnavailable
 
 _REMEDY = (
     "code is not run here. Install bubblewrap, or let the kernel have Landlock (Linux 5.13; in a container Docker 23 "
     'or later), or name a runner with sandbox.backend = "runner" and sandbox.runner_url'
 )
+_ROOM_BYTES = 1 * MiB
+"""What the child's modules and the font list take, and some more."""
 
 
 class SandboxSettingsLike(Protocol):
@@ -84,7 +86,19 @@ async def _prepare(settings: SandboxSettingsLike, state: Path | None) -> tuple[I
     cache, marks = folder / f"fonts-{await asyncio.to_thread(name_fonts)}", folder / "sessions"
     for private in (folder, cache, marks):
         check_folder(private)
+    await asyncio.to_thread(_check_room, cache)
     return interpreter, Tuning(cache=cache, marks=marks, key=by_thread)
+
+
+def _check_room(folder: Path) -> None:
+    # A full disk is no fault of any backend: told here once, and not as the reason of each and with their remedies.
+    try:
+        with tempfile.TemporaryFile(dir=folder) as room:
+            room.write(bytes(_ROOM_BYTES))
+    except OSError as error:
+        raise SandboxUnavailable(
+            f"nothing can be written into {folder}: {error.strerror}; make room there, or name another sandbox.folder"
+        ) from error
 
 
 def _find_namespaces(interpreter: Interpreter, tuning: Tuning) -> list[SandboxBackend]:

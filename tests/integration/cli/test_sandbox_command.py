@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -201,3 +202,22 @@ def test_check_tells_why_code_is_not_locked_in(tmp_path: Path) -> None:
     done = command(tmp_path, "sandbox", "check", **variables)
     assert done.code == 1
     assert "Connection refused" in done.err
+
+
+@pytest.mark.parametrize(("no_color", "before"), [("", "\033[31m"), ("1", "")])
+def test_a_backend_that_locks_nothing_in_is_an_error_in_red(tmp_path: Path, no_color: str, before: str) -> None:
+    shown, terminal = pty.openpty()
+    variables = {"HERMOD_SANDBOX__BACKEND": "none-i-accept-host-code-execution", "NO_COLOR": no_color}
+    with open(shown, "rb", buffering=0) as reading, open(terminal, "wb", buffering=0) as writing:
+        done = subprocess.run(
+            [sys.executable, "-m", "bot", "doctor"],
+            cwd=tmp_path,
+            env=build_environ(**variables),
+            stdout=writing,
+            timeout=SOON_S,
+            check=False,
+        )
+        lines = reading.read(1 << 16).decode().splitlines()
+    assert done.returncode == 1
+    assert [line for line in lines if line.startswith(f"{before}ERROR    sandbox: NOTHING LOCKS CODE IN")]
+    assert [line for line in lines if line.startswith("ok       storage")]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from reading.cells import write_code, write_duration
+from reading.cells import label, write_code, write_duration, write_value
 from reading.layout import MAX_COLUMNS, choose_columns, render_result
 from reading.phrases import CHINESE
 
@@ -72,6 +72,20 @@ def test_the_table_is_markdown_whose_cells_stay_cells() -> None:
     assert cells == rows * (MAX_COLUMNS + 1)
     code = [c.content for t in tokens if t.type == "inline" for c in t.children or () if c.type == "code_inline"]
     assert any(c.startswith("SELECT * FROM orders WHERE note LIKE $1 || '%'") and c.endswith("…") for c in code)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("size_bytes", 2048, "2 KiB"),
+        ("bytes", 12, "12 B"),
+        ("peak_memory_mb", 96.5, "96.5 MiB"),
+        ("size_kb", 64, "64 KiB"),
+    ],
+)
+def test_a_size_keeps_the_unit_that_its_label_loses(key: str, value: float, text: str) -> None:
+    assert label(key) in {"size", "bytes", "peak memory"}
+    assert write_value(key, value) == text
 
 
 def test_columns_are_few_telling_and_end_with_the_statement() -> None:
