@@ -1,4 +1,4 @@
-"""Reading slow logs, in turns with pgBadger and pt-query-digest: ``python -m benchmarks.slowlog [--lines N] [--rounds N]``.
+"""Reading slow logs, in turns with pgBadger and pt-query-digest: ``python -m benchmarks.slowlog --help``.
 
 Logs with known figures are generated; every count, sum and maximum of ours is compared with the truth and with a bare
 reference pass (``slowlog_floor.py``) before any time counts. CPU is user and system time of the whole process, with its
