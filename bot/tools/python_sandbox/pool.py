@@ -48,9 +48,9 @@ class ZygotePool:
             yield zygote, scratch
         finally:
             if scratch is not None:
-                os.close(scratch.fd)
                 with contextlib.suppress(ZygoteBroken):
                     zygote.release(scratch)
+                os.close(scratch.fd)
             self._let_go(zygote)
 
     async def _get(self, scratch_bytes: int, scratch_entries: int) -> tuple[Zygote, Scratch | None]:

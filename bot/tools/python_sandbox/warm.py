@@ -5,10 +5,12 @@ What goes over the control socket (``SOCK_SEQPACKET``, one JSON object a packet,
 - from the zygote, once: ``hello`` with what is loaded;
 - to it: ``prepare`` (is it well? make a scratch file system, if it is to) and back ``prepared`` (with the folder's
   descriptor); ``run`` with the descriptors of the request, of stdout and stderr (and of a session's two pipes) and back
-  ``started`` with a pidfd, later ``ended`` with what ``wait4`` told; ``release`` of a scratch file system.
+  ``started`` with a pidfd, later ``ended`` with what ``wait4`` told; ``release`` of a scratch file system, by its
+  folder's descriptor.
 
 The code that runs never holds the socket, and the zygote never reads the request, which goes from the bot to the forked
-child through a descriptor: nothing of one run is in the memory that the next one is forked from. Whatever is not as it
+child through a descriptor: nothing of one run, not even its folder's name, is in the memory that the next one is forked
+from. Whatever is not as it
 should be (garbage, silence, an early end) breaks the zygote for good: it is killed with all its runs, and says so.
 """
 
@@ -214,7 +216,7 @@ class Zygote:
     def release(self, scratch: Scratch) -> None:
         """Unmount a scratch file system; whoever holds its descriptor can still read it."""
         if self.usable:
-            self._send({"op": "release", "scratch": scratch.path}, [])
+            self._send({"op": "release"}, [scratch.fd])
 
     async def aclose(self) -> None:
         """Kill it with all its runs, and wait until they are gone."""
@@ -299,11 +301,13 @@ class Zygote:
 
     def _drop(self, reply: _Reply) -> None:
         """Undo what nobody waits for any more."""
-        _close_all(reply.fds)
         if reply.run is not None:
             reply.run.kill()
-        if "scratch" in reply.message and self.usable:
-            self._send({"op": "release", "scratch": reply.message["scratch"]}, [])
+        try:
+            if "scratch" in reply.message and self.usable:
+                self._send({"op": "release"}, reply.fds)
+        finally:
+            _close_all(reply.fds)
 
     def _break(self, reason: str) -> ZygoteBroken:
         if self._broken is not None:

@@ -10,7 +10,6 @@ It imports little of the standard library, because each cold run waits for that.
 from __future__ import annotations
 
 import _socket
-import ctypes
 import fcntl
 import gc
 import os
@@ -22,6 +21,7 @@ from .cold import REFUSED_EXIT, prepare, read_request, reply
 from .fonts import add_fallbacks
 from .kernel import prctl
 from .landlock import landlock_abi
+from .mounts import NewScratch, unmount_scratch
 from .policy import default_read_paths
 from .refused import NotEnforced
 from .restrict import restrict
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 _PR_SET_PDEATHSIG, _SIGKILL = 1, 9
-_MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MNT_DETACH = 2, 4, 8, 2
 _PACKET_BYTES, _MAX_FDS, _REPORT_BYTES, _FD_BYTES = 16 * 1024, 8, 16 * 1024, 4
 _ANEW = """
 import site, sys
@@ -85,7 +84,6 @@ class Zygote:
         self._forked: dict[int, _Forked] = {}
         self._spare: _Forked | None = None
         self._waiting = select.poll()
-        self._libc = ctypes.CDLL(None, use_errno=True)
 
     def serve(self, preload: Iterable[str], parent: int, *, spare: bool) -> None:
         """Load the packages, say hello, and answer until the bot's end of the socket is closed.
@@ -133,7 +131,7 @@ class Zygote:
                 case "prepare":
                     self._prepare(id_, int(str(message["bytes"])), int(str(message["entries"])))
                 case "release":
-                    self._release(str(message["scratch"]))
+                    unmount_scratch(descriptors[0])
                 case "run":
                     self._start(id_, str(message["kind"]), descriptors)
         finally:
@@ -147,25 +145,12 @@ class Zygote:
         if not size_bytes:
             self._send({"op": "prepared", "id": id_})
             return
-        path = f"{self._scratch_root}/{os.urandom(16).hex()}"
+        head = f'{{"op": "prepared", "id": {id_}, "scratch": "'.encode()
         try:
-            os.mkdir(path, 0o700)
-            options = f"size={size_bytes},nr_inodes={entries},mode=0700".encode()
-            flags = ctypes.c_ulong(_MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
-            if self._libc.mount(b"scratch", path.encode(), b"tmpfs", flags, options) != 0:
-                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), path)
-            root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            with NewScratch(self._scratch_root, f"size={size_bytes},nr_inodes={entries},mode=0700") as (path, root):
+                self._control.sendmsg([head, path, b'"}'], [_rights(root)])
         except OSError as error:
             self._send({"op": "prepared", "id": id_, "error": str(error)})
-            return
-        try:
-            self._send({"op": "prepared", "id": id_, "scratch": path}, root)
-        finally:
-            os.close(root)
-
-    def _release(self, path: str) -> None:
-        if os.path.dirname(path) == self._scratch_root and self._libc.umount2(path.encode(), _MNT_DETACH) == 0:
-            os.rmdir(path)
 
     # -- runs --------------------------------------------------------------------------------------
 
