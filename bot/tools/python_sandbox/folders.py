@@ -204,8 +204,13 @@ class Folders:
 
         A sandbox knows a folder by what it was when the interpreter began, so it is never made anew under its name.
         """
-        for folder in (run, run / "input", run / "output"):
-            folder.mkdir(mode=0o700, exist_ok=True)
+        run.mkdir(mode=0o700, exist_ok=True)
+        for folder in (run / "input", run / "output"):
+            try:
+                folder.mkdir(mode=0o700, exist_ok=True)
+            except FileExistsError:  # code put a file in its place, which would end every later call of the thread
+                folder.unlink()
+                folder.mkdir(mode=0o700)
 
 
 def _make_private(folder: Path) -> None:

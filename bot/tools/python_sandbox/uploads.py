@@ -15,7 +15,7 @@ from pydantic_core import to_json
 from adapters.chat import FileRef
 from bot.tools.python_sandbox.collect import LeftOut
 from bot.tools.python_sandbox.files import clean_file_name
-from bot.tools.python_sandbox.folders import UPLOADS, Folders
+from bot.tools.python_sandbox.folders import UPLOADS, Folders, remove_tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +131,7 @@ class Uploads:
             path = self.find(thread_key, upload)
             if path is None or upload.name not in names:
                 continue
-            (into / upload.name).unlink(missing_ok=True)
+            remove_tree(into / upload.name)  # code of a session may have made a folder of that name
             shutil.copyfile(path, into / upload.name, follow_symlinks=False)
             os.chmod(into / upload.name, 0o444)
             self._folders.touch(path)
