@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import subprocess
+import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +17,9 @@ import pytest
 
 from bot.tools.python_sandbox.types import Enforcement, RunStatus, SandboxOutcome, SandboxRun, SandboxUnavailable
 from tests.sandbox.battery.attacks import LEVELS, ORACLES, Attack, load_attacks
+from tests.sandbox.battery.container import USER, build_config
 from tests.sandbox.battery.harness import attack_in_folder, run_battery
-from tests.sandbox.battery.portable import copy_battery
+from tests.sandbox.battery.portable import ROOT, copy_battery
 from tests.sandbox.child_process import NOBODY, python_for
 
 ATTACKS = load_attacks()
@@ -93,6 +97,42 @@ def portable() -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder)
+
+
+@pytest.mark.timeout(LONGEST_S)
+def test_no_attack_gets_through_in_a_container_without_privileges() -> None:
+    if os.geteuid() != 0 or shutil.which("runc") is None or platform.machine() != "x86_64":
+        pytest.skip("needs root, runc (apt-get install runc) and x86-64")
+    ended = subprocess.run(
+        ["scripts/run_battery_in_container.sh", "landlock", "--json"],
+        cwd=ROOT,
+        env={**os.environ, "VENV": sys.prefix, "PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_S,
+        check=False,
+    )
+    if not ended.stdout:
+        pytest.skip(f"no container can be started here: {ended.stderr.strip()[-300:]}")
+    report = json.loads(ended.stdout)
+    assert (report["findings"], ended.returncode) == ([], 0)
+    assert report["ran"] == len(ATTACKS)
+    assert f"user {USER}" in report["backend"]
+
+
+def test_a_container_has_what_docker_allows_and_no_more() -> None:
+    facts = tomllib.loads((ROOT / "tests/sandbox/battery/docker_default.toml").read_text())
+    config = json.loads(json.dumps(build_config(facts, ["true"], ["/usr"])))
+    assert config["root"]["readonly"]
+    assert config["process"]["user"] == {"uid": USER, "gid": USER}
+    assert config["process"]["capabilities"]["effective"] == []
+    assert "CAP_SYS_ADMIN" not in config["process"]["capabilities"]["bounding"]
+    allowed = {name: row for row in config["linux"]["seccomp"]["syscalls"] for name in row["names"]}
+    assert {"landlock_create_ruleset", "ptrace", "seccomp"} <= allowed.keys()
+    assert not {"unshare", "mount", "setns", "bpf", "io_uring_setup", "keyctl"} & allowed.keys()
+    assert allowed["clone"]["args"][0]["value"] == 0x7E020000
+    assert allowed["clone3"]["errnoRet"] == 38
+    assert all("ro" in mount["options"] for mount in config["mounts"] if mount["type"] == "bind")
 
 
 # -- that the harness sees what it should ----------------------------------------------------------
