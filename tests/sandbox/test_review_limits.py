@@ -72,6 +72,14 @@ for clock in (time.CLOCK_REALTIME, time.CLOCK_MONOTONIC, time.CLOCK_BOOTTIME, ti
 time.process_time(), time.thread_time(), time.perf_counter(), time.sleep(0.001)
 """
 
+ADVISE = """
+import mmap
+try:
+    print(mmap.mmap(-1, 8 * mmap.PAGESIZE).madvise({advice}))
+except OSError as error:
+    print("refused", error)
+"""
+
 
 @pytest.fixture
 async def landlock(open_sandbox: OpenSandbox) -> Sandbox:
@@ -120,3 +128,11 @@ async def test_what_others_have_read_lately_is_not_told(landlock: Sandbox) -> No
     outcome = await landlock.run(f"{code}os.preadv(file, [bytearray(10)], 0, os.RWF_NOWAIT)")
     assert "Operation not supported" in outcome.stderr, outcome
     assert "line 4" in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("advice", "answer"), [("MADV_DONTNEED", "None"), ("MADV_MERGEABLE", "refused"), ("21", "refused")]
+)
+async def test_memory_is_neither_shared_with_others_nor_pushed_out(landlock: Sandbox, advice: str, answer: str) -> None:
+    outcome = await landlock.run(ADVISE.format(advice=f"mmap.{advice}" if advice.startswith("MADV") else advice))
+    assert outcome.stdout.startswith(answer), outcome

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _ALLOWED_TEXT = """
     # Memory, threads, the process's own end.
-    brk munmap mremap madvise msync futex set_robust_list rseq set_tid_address sched_yield getcpu
+    brk munmap mremap msync futex set_robust_list rseq set_tid_address sched_yield getcpu
     membarrier exit exit_group restart_syscall wait4
     # Descriptors and what is behind them.
     read write readv writev pread64 pwrite64 preadv pwritev lseek close dup dup2 dup3 pipe
@@ -79,6 +79,9 @@ _FCNTLS = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032)
 _PRCTLS = (3, 15, 16, 21, 39, 0x53564D41)
 """PR_GET_DUMPABLE, PR_SET_NAME, PR_GET_NAME, PR_GET_SECCOMP, PR_GET_NO_NEW_PRIVS, PR_SET_VMA."""
 _WRITE, _EXEC, _ANONYMOUS = 2, 4, 0x20
+_ADVICE = (0, 1, 2, 3, 4, 8, 9, 10, 11, 13, 14, 15, 16, 17, 18, 19, 22, 23, 102, 103)
+"""Not MADV_MERGEABLE, which shares equal pages with other programs and tells by the time of a write that there were
+some; not MADV_COLD and MADV_PAGEOUT, which push what Hermod itself runs from out of memory; not those that poison."""
 _CLOSE_ON_EXEC = 4
 """Of ``close_range``; with CLOSE_RANGE_UNSHARE a thread would have descriptors that the parent does not look at."""
 _FIXED_CLOCKS = ~0xF & 0xFFFFFFFF
@@ -117,6 +120,7 @@ def _checks(*, tgid: int, native_libraries: bool) -> dict[str, list[Instruction]
         "prctl": only(errno.EPERM, Condition(0, *_PRCTLS)),
         "mmap": bpf.allow_only(mappings, bpf.errno_action(errno.EPERM)),
         "mprotect": only(errno.EACCES, *not_executable),
+        "madvise": only(errno.EINVAL, Condition(2, *_ADVICE)),
         **dict.fromkeys(
             ("clock_gettime", "clock_getres", "clock_nanosleep"),
             only(errno.EINVAL, Condition(0, 0, mask=_FIXED_CLOCKS)),
