@@ -11,7 +11,7 @@ import contextlib
 import json
 import socket
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,11 +119,10 @@ async def freeze_after_login(lab: Lab) -> AsyncIterator[int]:
         far_reader, far_writer = await asyncio.open_unix_connection(str(where))
 
         async def answer() -> None:
-            data = b""
-            while not data.endswith(
-                b"Z\0\0\0\5I"
-            ):  # ReadyForQuery, https://www.postgresql.org/docs/current/protocol-message-formats.html
-                data = await far_reader.read(65536)
+            said = b""
+            # ReadyForQuery, https://www.postgresql.org/docs/current/protocol-message-formats.html
+            while not said.endswith(b"Z\0\0\0\5I") and (data := await far_reader.read(65536)):
+                said += data
                 writer.write(data)
 
         task = asyncio.create_task(answer())
@@ -141,10 +140,12 @@ async def freeze_after_login(lab: Lab) -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
 
 
-def find_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+@contextlib.contextmanager
+def hold_port() -> Iterator[int]:
+    """A port at which nothing answers, and which nobody else is given meanwhile: it is bound, and not listened at."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield int(held.getsockname()[1])
 
 
 async def make_items(lab: Lab, database: str, owner: str) -> None:
@@ -173,8 +174,10 @@ async def world(postgres: Lab, bare_postgres: Lab, tmp_path_factory: pytest.Temp
         listen() as silent,
         listen(rude=True) as rude,
         freeze_after_login(lab) as frozen,
+        contextlib.AsyncExitStack() as stack,
         SlackServer(bot_token=BOT_TOKEN, app_token=APP_TOKEN) as slack,
     ):
+        closed = stack.enter_context(hold_port())
         login = f"postgresql://{reader}:{quote(lab.passwords[reader], safe='')}@127.0.0.1"
         urls = {
             "shop": lab.url(database, reader),
@@ -182,7 +185,7 @@ async def world(postgres: Lab, bare_postgres: Lab, tmp_path_factory: pytest.Temp
             "alone": lab.url(database, alone),
             "stranger": lab.server.url(database, user=reader, password=WRONG),
             "nodatabase": lab.server.url("no_such_db", user=reader, password=lab.passwords[reader]),
-            "down": f"{login}:{find_free_port()}/{database}",
+            "down": f"{login}:{closed}/{database}",
             "gone": f"postgresql://{reader}@/{database}?host=/nowhere/at/all&password={quote(WRONG, safe='')}",
             "silent": f"{login}:{silent}/{database}",
             "rude": f"{login}:{rude}/{database}",
@@ -338,12 +341,12 @@ async def test_a_database_that_hangs_is_given_up_long_before_the_run_ends(world:
         assert "took the connection and then stopped answering" in answer
         assert "a pooler or proxy in front of it" in answer
     for run in (first, second, third):
-        traced = (await world.run("trace", run, "--json")).data["run"]
-        assert isinstance(traced, dict)
+        found = await world.look_back(run)
+        traced = json.loads(found["trace --json"])["run"]
         durations = [step["duration_s"] for step in traced["record"]["steps"] if step["kind"] == "tool"]
         assert len(durations) == 1
         assert 5 <= durations[0] < 30  # limits.tool_timeout_s; the run has 120 s
-        world.check_secrecy(**await world.look_back(run))
+        world.check_secrecy(**found)
 
 
 STATEMENTS = {

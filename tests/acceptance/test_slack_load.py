@@ -109,14 +109,14 @@ async def test_1000_mentions_get_1000_answers_in_their_threads_in_order_and_no_c
     slack.inject("chat.startStream", http=429, retry_after=2, every=5, times=5)
     slack.inject("assistant.threads.setStatus", http=429, retry_after=1, every=29, times=20)
     await hermod.start()
-    await slack.wait_connected(20, sockets=SOCKETS)
+    await slack.wait_connected(sockets=SOCKETS)
     async with asyncio.timeout(2 * BOUND_S):
         disturber = asyncio.create_task(disturb(slack, random.Random(4)))
         async with asyncio.TaskGroup() as group:
             talks = [group.create_task(converse(slack, n, random.Random(1000 + n))) for n in range(THREADS)]
         disturber.cancel()
     roots = [talk.result() for talk in talks]
-    await slack.wait_until(lambda: all(s["state"] != "in_progress" for s in slack.streams.values()), 20)
+    await slack.wait_until(lambda: all(s["state"] != "in_progress" for s in slack.streams.values()))
     await asyncio.sleep(2)  # anything doubled would come now
 
     for number, root in enumerate(roots):

@@ -8,14 +8,14 @@ import random
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from bot.dispatcher import LEASE_S
-from tests.acceptance.process import HermodProcess
+from tests.acceptance.process import HermodProcess, until
 from tests.integration.cli.command import Done, hermod
 from tests.servers.openai import Call, OpenAIServer, Reply, Request
 from tests.servers.slack import SlackServer
@@ -71,9 +71,14 @@ class Workspace:
     def answers(self) -> list[tuple[tuple[str, str], str]]:
         return [((c, m["thread_ts"]), m["text"]) for c in CHANNELS for m in self._slack.bot_messages(c)]
 
+    @property
+    def answered(self) -> set[tuple[str, str]]:
+        """The threads in which a whole answer stands."""
+        return {(c, m["thread_ts"]) for c in CHANNELS for m in self._slack.replies(c)}
+
     async def wait_answered(self, count: int | None = None, timeout_s: float = 90.0) -> None:
         wanted = len(self.expected) if count is None else count
-        await self._slack.wait_until(lambda: len({place for place, _ in self.answers}) >= wanted, timeout_s)
+        await self._slack.wait_until(lambda: len(self.answered) >= wanted, timeout_s)
 
     async def check_each_answered_once(self, *, settle_s: float = 2.0) -> None:
         await self.wait_answered()
@@ -144,7 +149,7 @@ async def test_ask_and_tools_run_work_beside_a_busy_bot_and_leave_its_threads_al
     assert model.violations == []
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 async def test_a_bot_leaves_the_question_of_a_killed_command_alone(
     tmp_path: Path, slack: SlackServer, model: OpenAIServer
 ) -> None:
@@ -152,7 +157,7 @@ async def test_a_bot_leaves_the_question_of_a_killed_command_alone(
     workspace = Workspace(slack, 2)
     async with start(tmp_path, slack, model, "hermod") as (process,):
         asking = await process.start_command("ask", "think forever")
-        await wait_for(lambda: any("forever" in r.last_user for r in model.requests))
+        await until(lambda: any("forever" in r.last_user for r in model.requests))
         asking.kill()
         await asking.wait()
         await workspace.mention(3)
@@ -160,12 +165,6 @@ async def test_a_bot_leaves_the_question_of_a_killed_command_alone(
         assert sum("forever" in r.last_user for r in model.requests) == 1
         assert (await run(process, "ask", "look at thing 7")).out.startswith("answer 7")
         assert sum("forever" in r.last_user for r in model.requests) == 1
-
-
-async def wait_for(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
 
 
 # -- two bots ----------------------------------------------------------------------------------------
@@ -214,8 +213,10 @@ async def test_a_process_that_comes_back_late_says_nothing_twice(
     moments = random.Random(5)
     async with start(tmp_path, slack, model, "first", "second") as (first, second):
         for frozen in (first, second):
+            before = len(workspace.answered)
             asking = asyncio.create_task(workspace.mention(36, pause_s=0.05))
-            await asyncio.sleep(moments.uniform(0.8, 1.8))  # some runs have just begun, some are about to be answered
+            await workspace.wait_answered(before + 2)  # some runs have just begun, some are about to be answered
+            await asyncio.sleep(moments.uniform(0.0, 1.0))
             frozen.freeze()
             await asyncio.sleep(LEASE_S + 2)
             frozen.thaw()

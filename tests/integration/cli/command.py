@@ -36,7 +36,7 @@ def build_environ(**variables: str) -> dict[str, str]:
     return kept | {"PYTHONPATH": str(ROOT), "COLUMNS": "120"} | variables
 
 
-def hermod(folder: Path, *words: str, stdin: str = "", timeout_s: float = 60.0, **variables: str) -> Done:
+def hermod(folder: Path, *words: str, stdin: str = "", timeout_s: float = 100.0, **variables: str) -> Done:
     """Run a command in ``folder``."""
     done = subprocess.run(
         [sys.executable, "-m", "bot", *words],
