@@ -205,8 +205,8 @@ class TargetSettings(Section):
 
     url: str = Field(
         repr=False,
-        description="`postgresql://user@host:5432/db`; also `mysql://`, `sqlite:///` and `slowlog:///`, which no tool "
-        "of this release serves yet.",
+        description="`postgresql://user@host:5432/db`; `slowlog:///FOLDER` serves slow logs; `mysql://` and "
+        "`sqlite:///` are served by no tool of this release yet.",
     )
     password: SecretStr | None = Field(default=None, description="Password, if it is not a part of the URL.")
     password_env: str | None = Field(default=None, description=_env_of("password"))

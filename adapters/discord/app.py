@@ -121,33 +121,21 @@ class DiscordAdapter:
     ) -> None:
         self._token = token.strip()
         self._guild_ids = tuple(guild_ids)
-        self._build_checkup = partial(
-            DiscordCheckup,
-            self._token,
-            api_url,
-            gateway_url=gateway_url,
-            guild_ids=self._guild_ids,
-            shard_count=shard_count,
-            now=now,
-            monotonic=monotonic,
-        )
+        checkup = partial(DiscordCheckup, self._token, api_url, gateway_url=gateway_url, guild_ids=self._guild_ids)
+        self._build_checkup = partial(checkup, shard_count=shard_count, now=now, monotonic=monotonic)
         self._sleep = sleep
         self._http = GatewayHttp(api_url=api_url, token=self._token)
-        self._directory = DiscordDirectory(self._http, monotonic=monotonic)
+        directory = self._directory = DiscordDirectory(self._http, monotonic=monotonic)
         client = self._client = DiscordClient(self._http, monotonic=monotonic, sleep=sleep)
         client.calls.pace.share(processes)
         threads = DiscordThreads(client, redact=redact)
         self._interactions = DiscordInteractions(client, now=now)
+        answers = self._interactions
         self._outbound = DiscordOutbound(
-            client,
-            threads,
-            answers=self._interactions,
-            names=self._directory,
-            file_max=self._directory.find_file_max,
-            now=now,
+            client, threads, answers=answers, names=directory, file_max=directory.find_file_max, now=now
         )
         intake = DiscordIntake(
-            directory=self._directory,
+            directory=directory,
             threads=threads,
             fetch_page=self._fetch_page,
             bots=bots,
@@ -161,7 +149,7 @@ class DiscordAdapter:
         )
         self._connection = DiscordConnection(
             self._http,
-            directory=self._directory,
+            directory=directory,
             intake=intake,
             gateway_url=gateway_url or "",
             shard_count=shard_count,
