@@ -11,7 +11,13 @@ from pydantic import SecretStr
 
 from bot.tools.python_sandbox.forking import Tuning, by_thread
 from bot.tools.python_sandbox.host_backend import HostBackend
-from bot.tools.python_sandbox.interpreter import Interpreter, check_folder, find_interpreter, name_fonts
+from bot.tools.python_sandbox.interpreter import (
+    Interpreter,
+    check_folder,
+    copy_font_list,
+    find_interpreter,
+    name_fonts,
+)
 from bot.tools.python_sandbox.landlock_backend import LandlockBackend
 from bot.tools.python_sandbox.namespaces_backend import NamespacesBackend, find_bubblewrap
 from bot.tools.python_sandbox.runner_backend import RunnerBackend
@@ -87,6 +93,7 @@ async def _prepare(settings: SandboxSettingsLike, state: Path | None) -> tuple[I
     for private in (folder, cache, marks):
         check_folder(private)
     await asyncio.to_thread(_check_room, cache)
+    await asyncio.to_thread(copy_font_list, interpreter, cache)
     return interpreter, Tuning(cache=cache, marks=marks, key=by_thread)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -130,5 +131,24 @@ def check_folder(folder: Path) -> None:
 
 def name_fonts() -> str:
     """Name the fonts of this machine as they are now: matplotlib keeps its list of them until the end of days."""
-    seen = [f"{folder} {os.stat(folder).st_mtime_ns}" for top in _FONTS for folder, _, _ in os.walk(top)]
+    # Whole seconds: the layers of an image keep no finer times.
+    seen = [f"{folder} {int(os.stat(folder).st_mtime)}" for top in _FONTS for folder, _, _ in os.walk(top)]
     return hashlib.sha256("\n".join(sorted(seen)).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def copy_font_list(interpreter: Interpreter, cache: Path) -> None:
+    """Take over the font list that was built with an image, if it is of the fonts that are there now.
+
+    Building one takes seconds, and a container with a read-only root forgets it with each start. It blocks.
+
+    Args:
+        interpreter: below whose prefix it lies, in ``share/hermod/`` and a folder of the cache's name.
+        cache: ``fonts-`` and ``name_fonts()``; what is there already stays.
+
+    Raises:
+        OSError: the cache cannot be written.
+    """
+    for built in (Path(interpreter.prefix) / "share/hermod" / cache.name).glob("fontlist*.json"):
+        if not (cache / built.name).exists():
+            shutil.copyfile(built, made := cache / f".{os.getpid()}.{built.name}")
+            made.replace(cache / built.name)
