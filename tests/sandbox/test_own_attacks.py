@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,9 +18,12 @@ from adapters.chat import FileRef
 from agent_core.context import SystemClock
 from bot.tools.python_sandbox.collect import collect_outputs
 from bot.tools.python_sandbox.folders import Folders, remove_tree
+from bot.tools.python_sandbox.forked_run import ZygoteBroken
+from bot.tools.python_sandbox.process import Output
 from bot.tools.python_sandbox.types import MiB, RunStatus
 from bot.tools.python_sandbox.uploads import Uploads
-from tests.sandbox.sandboxes import SOON_S, OpenSandbox, Sandbox
+from bot.tools.python_sandbox.warm import Zygote
+from tests.sandbox.sandboxes import SOON_S, OpenSandbox, Sandbox, until
 
 SECRET = "canary-7b2e"
 
@@ -323,6 +327,46 @@ async def test_output_byte_by_byte_does_not_hold_up_the_bot(sandbox: Sandbox) ->
         worst = max(worst, time.monotonic() - began - 0.005)
     assert (await run).status in {RunStatus.TIMEOUT, RunStatus.OUTPUT_CAP}
     assert worst < 5 * 0.05
+
+
+FLOOD = """
+import json, os, socket, time
+def main(arguments):
+    control = socket.socket(fileno=int(arguments[0]))
+    null = os.open("/dev/null", os.O_RDONLY)
+    def say(count, **message):
+        socket.send_fds(control, [json.dumps(message).encode()], [null] * count)
+    {body}
+    time.sleep(60)
+"""
+HELLO = "say(0, op='hello', id=0, prefix='x', packages='', abi=1); control.recv(9999); "
+FLOODS = {
+    "with the first word": "say(3, op='hello', id=0, prefix='x', packages='', abi=1)",
+    "with a run that is none": HELLO + "say(1, op='started', id=1)",
+    "with too many for a run": HELLO + "say(3, op='started', id=1)",
+    "with the end of a run": HELLO + "say(2, op='ended', id=1, status=0, cpu_us=0, peak_bytes=0, refused='')",
+    "more than fit": HELLO + "say(60, op='started', id=1)",
+}
+
+
+@pytest.mark.parametrize("what", list(FLOODS))
+async def test_descriptors_that_a_zygote_was_not_asked_for_are_closed(tmp_path: Path, what: str) -> None:
+    (tmp_path / "zygote.py").write_text(FLOOD.format(body=FLOODS[what]))
+    (tmp_path / "__init__.py").touch()
+
+    async def start() -> None:
+        output = Output(keep_bytes=10)
+        try:
+            zygote = await Zygote.start(python=sys.executable, child=str(tmp_path), environ={}, reply_timeout_s=SOON_S)
+            await zygote.fork(b"{}", (output.write_fd, output.write_fd))
+        finally:
+            output.close()
+
+    opened = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(ZygoteBroken):
+        await asyncio.wait_for(start(), SOON_S / 2)
+    # One is left to hear what it last said.
+    await until(lambda: len(os.listdir("/proc/self/fd")) <= opened + 1, "the descriptors are closed")
 
 
 async def test_a_socket_of_the_bot_that_is_inheritable_is_in_no_run(open_sandbox: OpenSandbox, kind: str) -> None:

@@ -181,6 +181,7 @@ class Zygote:
         """
         reply = await self._ask({"op": "prepare", "bytes": scratch_bytes, "entries": scratch_entries}, [])
         if not scratch_bytes:
+            _close_all(reply.fds)
             return None
         path = reply.message.get("scratch")
         if len(reply.fds) != 1 or not isinstance(path, str):
@@ -274,7 +275,7 @@ class Zygote:
                 return
             try:
                 self._take(json.loads(data), fds)
-            except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OSError):
                 _close_all(fds)
                 self._break("it sent what is not in its language")
 
@@ -282,16 +283,18 @@ class Zygote:
         op, id_ = message["op"], message["id"]
         if not isinstance(id_, int):
             raise TypeError("an id is a number")
+        if fds and op != "prepared" and (op, len(fds)) != ("started", 1):
+            raise ValueError("descriptors that nobody asked for")
         if op == "ended":
             self._runs.pop(id_).settle(_parse_exit(message))
             return
-        waiting = self._replies.pop(id_, None)
         run: ForkedRun | None = None
-        if op == "started" and len(fds) == 1:
+        if op == "started" and fds:
             silence = functools.partial(self._break, "it did not say how a run ended")
             run = ForkedRun(fds[0], silence, self._reply_timeout_s)
             self._runs[id_] = run
             fds = ()
+        waiting = self._replies.pop(id_, None)
         if waiting is not None:
             waiting.set_result(_Reply(message=message, fds=fds, run=run))
             return
