@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from bot.tools.python_sandbox.types import Enforcement, RunStatus, SandboxOutcome, SandboxRun, SandboxUnavailable
+from tests.needs import need
 from tests.sandbox.battery.attacks import LEVELS, ORACLES, Attack, load_attacks
 from tests.sandbox.battery.container import USER, build_config
 from tests.sandbox.battery.harness import attack_in_folder, run_battery
@@ -66,7 +67,7 @@ async def test_no_attack_gets_through_as_this_user(kind: str, warm: bool) -> Non
 def test_no_attack_gets_through_as_an_unprivileged_user(kind: str, warm: bool, portable: Path) -> None:
     python = python_for(NOBODY)
     if not python:
-        pytest.skip("no interpreter that another user can start")
+        need("an interpreter that another user can start (apt-get install python3)")
     ended = subprocess.run(
         [python, "-B", "-m", "tests.sandbox.battery", kind, "--json", *(() if warm else ("--cold",))],
         cwd=portable,
@@ -102,7 +103,7 @@ def portable() -> Iterator[Path]:
 @pytest.mark.timeout(LONGEST_S)
 def test_no_attack_gets_through_in_a_container_without_privileges() -> None:
     if os.geteuid() != 0 or shutil.which("runc") is None or platform.machine() != "x86_64":
-        pytest.skip("needs root, runc (apt-get install runc) and x86-64")
+        need("root, runc (apt-get install runc) and x86-64")
     ended = subprocess.run(
         ["scripts/run_battery_in_container.sh", "landlock", "--json"],
         cwd=ROOT,
@@ -113,7 +114,7 @@ def test_no_attack_gets_through_in_a_container_without_privileges() -> None:
         check=False,
     )
     if not ended.stdout:
-        pytest.skip(f"no container can be started here: {ended.stderr.strip()[-300:]}")
+        need(f"a container, which cannot be started here: {ended.stderr.strip()[-300:]}")
     report = json.loads(ended.stdout)
     assert (report["findings"], ended.returncode) == ([], 0)
     assert report["ran"] == len(ATTACKS)
