@@ -46,7 +46,7 @@ async def test_bug_6_a_decision_after_a_restart_keeps_the_call_and_its_result_an
     journal, desk = MemoryJournal(), Desk()
     async with Stage(server, approver=desk) as stage:
         waiting = asyncio.create_task(stage.ask("first", journal=journal))
-        await asyncio.wait_for(desk.asked.wait(), 5)
+        await asyncio.wait_for(desk.asked.wait(), 30)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting

@@ -111,7 +111,7 @@ async def open_office(
         async with open_app(settings, {}, adapters=adapters, prefixes=["slack:"]) as app:
             serving = asyncio.create_task(serve(app, settings, stop))
             await workspace.wait_connected()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while not adapters["slack"].connected:  # noqa: ASYNC110 - a property tells, nothing calls
                     await asyncio.sleep(0.005)
             yield Office(workspace, llm, app)

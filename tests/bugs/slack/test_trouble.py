@@ -53,7 +53,7 @@ async def _answer_into_a_channel_that_vanishes(office: Office, words: str) -> li
     office.model.on(user="vanish").dynamic(answer)
     office.model.on().text("still here")
     await office.slack.mention("vanish", channel="C2GONE")
-    await asyncio.wait_for(answering.wait(), 10)
+    await asyncio.wait_for(answering.wait(), 30)
     calls = len(office.slack.calls)
     office.slack.remove_channel("C2GONE")
     root = await office.ask("are you there?")

@@ -92,7 +92,7 @@ async def test_a_primary_that_hangs_costs_its_timeout_and_then_the_secondary_ans
     servers[1].on().text("from the second")
     router = Router([Route(providers[0], timeout_s=1.0), Route(providers[1], priority=1)])
     providers[0].prepare()
-    async with asyncio.timeout(5):  # the journals below show that one timeout passed and no wait; benchmarks time it
+    async with asyncio.timeout(60):  # the journals below show that one timeout passed and no wait; benchmarks time it
         response = (await collect(router))[-1] if streaming else await router.complete(ask())
     assert isinstance(response, ModelResponse)
     assert (response.message.content, response.attempts) == ("from the second", 2)
@@ -167,7 +167,7 @@ async def test_a_stream_that_another_task_closes_ends_at_the_server_too(servers:
         items = router.stream(ask())
         assert isinstance(await anext(items), TextChunk)
         await asyncio.create_task(items.aclose())  # type: ignore[attr-defined]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while servers[0].in_flight:  # noqa: ASYNC110 - the server has no event to wait for
                 await asyncio.sleep(0.01)
         assert (servers[0].cancelled, router.states()[0].under_way) == (n, 0)

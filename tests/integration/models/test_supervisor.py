@@ -77,7 +77,7 @@ async def test_a_server_that_hangs_for_one_worker_takes_only_that_one(
     server.on(system="^You are analyst").text("42")
     server.on(system="^You are researcher").hang()
     server.on(system=WRITES).text("42 [analyst:a1]")
-    async with asyncio.timeout(10):
-        done = await Stage(provider, limits=Limits(run_deadline_s=2)).run()
+    async with asyncio.timeout(60):
+        done = await Stage(provider, limits=Limits(run_deadline_s=5)).run()
     assert done.record.answer.startswith("42 [analyst:a1]\n\nNot found out:\n- [researcher:a2]")
     assert server.in_flight == 0

@@ -55,7 +55,7 @@ class Inbox:
     def deletions(self) -> list[Deleted]:
         return [i for i in self.items if isinstance(i, Deleted)]
 
-    async def wait_for(self, predicate: Callable[[], Any], timeout_s: float = 5.0) -> None:
+    async def wait_for(self, predicate: Callable[[], Any], timeout_s: float = 30.0) -> None:
         async with asyncio.timeout(timeout_s), self._changed:
             await self._changed.wait_for(lambda: bool(predicate()))
 
@@ -122,7 +122,7 @@ async def adapter(server: SlackServer, inbox: Inbox, mode: str) -> AsyncIterator
         yield adapter
 
 
-async def wait_connected(adapter: SlackAdapter, timeout_s: float = 5.0) -> None:
+async def wait_connected(adapter: SlackAdapter, timeout_s: float = 30.0) -> None:
     async with asyncio.timeout(timeout_s):
         while not adapter.connected:  # noqa: ASYNC110 - a property tells, nothing calls
             await asyncio.sleep(0.005)
@@ -133,7 +133,7 @@ async def both_open(server: SlackServer, count: int = 2) -> None:
     await server.wait_until(lambda: len(server.open_sockets) == count)
 
 
-async def all_acknowledged(server: SlackServer, count: int, timeout_s: float = 5.0) -> None:
+async def all_acknowledged(server: SlackServer, count: int, timeout_s: float = 30.0) -> None:
     """Wait until ``count`` deliveries were made and every one is acknowledged."""
     await server.wait_until(
         lambda: len(server.deliveries) >= count and all(d.acked for d in server.deliveries), timeout_s

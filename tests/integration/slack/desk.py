@@ -83,7 +83,7 @@ async def open_outbound(
         await client.close()
 
 
-async def until(predicate: Callable[[], object], timeout_s: float = 5.0) -> None:
+async def until(predicate: Callable[[], object], timeout_s: float = 30.0) -> None:
     """Wait for something that nothing tells of (a connection that was cut)."""
     async with asyncio.timeout(timeout_s):
         while not predicate():  # noqa: ASYNC110 - see above

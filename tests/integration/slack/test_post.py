@@ -187,9 +187,9 @@ async def test_a_post_in_doubt_is_settled_by_looking(
 
 
 async def test_a_post_that_is_never_answered_is_in_doubt(server: SlackServer, inbox: object) -> None:
-    adapter = build_adapter(server, call_timeout_s=0.3)
+    adapter = build_adapter(server, call_timeout_s=1.0)
     root = await server.say("root")
-    server.inject("chat.postMessage", delay=2.0, after=True, error="internal_error")
+    server.inject("chat.postMessage", delay=3.0, after=True, error="internal_error")
     assert isinstance(await adapter.post(reply(root)), InDoubt)
     await adapter.stop()
 

@@ -27,7 +27,7 @@ class Port:
             return answer.status, (await answer.json()).get("not_connected")
 
     async def wait_for(self, status: int) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while (await self.get("/readyz"))[0] != status:  # noqa: ASYNC110 - only asking tells
                 await asyncio.sleep(0.01)
 
