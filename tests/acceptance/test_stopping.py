@@ -13,7 +13,7 @@ from tests.acceptance.process import HermodProcess
 from tests.servers.openai import Call, OpenAIServer, Reply, Request
 from tests.servers.slack import SlackServer
 
-STOPS = 10
+STOPS = 7
 
 
 def answer(request: Request) -> Reply:

@@ -122,7 +122,7 @@ async def test_ask_and_tools_run_work_beside_a_busy_bot_and_leave_its_threads_al
         asking = asyncio.create_task(workspace.mention(60, pause_s=0.1))
         asked: list[Done] = []
         told: list[Done] = []
-        for number in range(900, 905):
+        for number in range(900, 903):
             done, tool = await asyncio.gather(
                 run(process, "ask", f"look at thing {number}", "--json", "--verbose"),
                 run(process, "tools", "run", "look_at", f"thing=thing{number}", "--json", "--verbose"),
@@ -132,9 +132,9 @@ async def test_ask_and_tools_run_work_beside_a_busy_bot_and_leave_its_threads_al
         await asking
         await workspace.check_each_answered_once()
         assert await process.stop() == 0
-    assert [d.data["answer"] for d in asked] == [f"answer {number}" for number in range(900, 905)]
-    assert [d.data["result"] for d in told] == [f"thing{number} is fine" for number in range(900, 905)]
-    assert [d.code for d in (*asked, *told)] == [0] * 10
+    assert [d.data["answer"] for d in asked] == [f"answer {number}" for number in range(900, 903)]
+    assert [d.data["result"] for d in told] == [f"thing{number} is fine" for number in range(900, 903)]
+    assert [d.code for d in (*asked, *told)] == [0] * 6
     for text in (process.log_path.read_text(), *(d.err for d in (*asked, *told))):
         assert "locked" not in text
         assert "Traceback" not in text
@@ -144,7 +144,7 @@ async def test_ask_and_tools_run_work_beside_a_busy_bot_and_leave_its_threads_al
     with contextlib.closing(sqlite3.connect(process.database)) as connection:
         runs = connection.execute("SELECT substr(thread_key, 1, 6), state, attempt FROM run").fetchall()
         integrity = connection.execute("PRAGMA integrity_check").fetchall()
-    assert Counter(runs) == {("slack:", "finished", 1): 60, ("termin", "finished", 1): 5}
+    assert Counter(runs) == {("slack:", "finished", 1): 60, ("termin", "finished", 1): 3}
     assert integrity == [("ok",)]
     assert model.violations == []
 

@@ -68,8 +68,8 @@ async def test_b029_a_channel_that_vanishes_during_a_run_is_left_alone(office: O
 
 
 async def test_b029_of_an_answer_in_parts_only_the_first_is_tried_in_a_channel_that_vanished(office: Office) -> None:
-    failed = await _answer_into_a_channel_that_vanishes(office, "words " * 3000)
-    assert len([method for method in failed if method.startswith("chat.")]) <= 3
+    failed = await _answer_into_a_channel_that_vanishes(office, "many-words-in-one " * 1000)
+    assert 1 <= len([method for method in failed if method.startswith("chat.")]) <= 3
 
 
 async def test_b083_every_text_is_utf8_whatever_the_machine_says(tmp_path: Path) -> None:
