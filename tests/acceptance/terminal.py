@@ -51,7 +51,7 @@ class Place:
                         found[int(entry.name)] = command
         return found
 
-    async def wait_processes_gone(self, timeout_s: float = 20.0) -> None:
+    async def wait_processes_gone(self, timeout_s: float = 60.0) -> None:
         """Wait until nothing of the command runs; others' ends have no event, so it is looked at again and again."""
         async with asyncio.timeout(timeout_s):
             while self.list_processes():  # noqa: ASYNC110
@@ -101,7 +101,7 @@ class Terminal:
         before, self._seen = self._seen, at + len(text)
         return self.screen[before : self._seen]
 
-    async def wait(self, timeout_s: float = 30.0) -> int:
+    async def wait(self, timeout_s: float = 60.0) -> int:
         """Wait for the command's end, and for all that it has shown; return its exit code."""
         async with asyncio.timeout(timeout_s):
             code = await self.process.wait()

@@ -221,6 +221,6 @@ async def test_kill_9_leaves_no_server(place: Place, moment: str) -> None:
 
 
 async def wait_empty(folder: Path) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while any(folder.iterdir()):  # noqa: ASYNC110, ASYNC240 (another process empties it)
             await asyncio.sleep(0.05)

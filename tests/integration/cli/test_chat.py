@@ -89,7 +89,7 @@ class Terminal:
     async def interrupt(self) -> None:
         self._process.send_signal(signal.SIGINT)
 
-    async def wait_for(self, text: str, timeout_s: float = 30.0) -> None:
+    async def wait_for(self, text: str, timeout_s: float = 60.0) -> None:
         """Read until ``text`` was shown since the last time."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(timeout_s):
@@ -108,7 +108,7 @@ async def open_terminal(folder: Path, **variables: str) -> AsyncIterator[Termina
     os.close(slave)
     try:
         yield Terminal(process, master)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await process.wait() == 0
     finally:
         if process.returncode is None:

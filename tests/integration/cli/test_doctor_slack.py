@@ -79,7 +79,7 @@ async def test_b077_a_second_process_is_told_and_the_own_running_one_is_none(
     process = HermodProcess(tmp_path, slack_url=server.base_url, model_url=None)
     await process.start()
     try:
-        await server.wait_until(lambda: len(server.open_sockets) == 2, 30)
+        await server.wait_until(lambda: len(server.open_sockets) == 2)
         write_settings(tmp_path, server)  # with another port than the running process has: a stranger
         _, found = await doctor(tmp_path)
         assert "2 more connections use this app token" in found["slack"][0]["text"]

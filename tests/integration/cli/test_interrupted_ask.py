@@ -26,9 +26,9 @@ async def test_an_interrupted_question_leaves_no_run_that_seems_to_go_on(tmp_pat
             env=build_environ(OPENAI_API_KEY="sk-local-key", OPENAI_BASE_URL=server.base_url),
             stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
-        await asyncio.wait_for(asked.wait(), 30)
+        await asyncio.wait_for(asked.wait(), 60)
         process.send_signal(signal.SIGINT)
-        _, said = await asyncio.wait_for(process.communicate(), 30)
+        _, said = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 130
     assert b"Traceback" not in said
     items = hermod(tmp_path, "sessions", "list", "--json").data["items"]

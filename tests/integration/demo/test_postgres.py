@@ -43,7 +43,7 @@ def is_running(pid: int) -> bool:
 
 async def wait_gone(place: Path, pid: int | None = None) -> None:
     """Wait until nothing is left in ``place`` and a process has ended."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while list_folders(place) or (pid is not None and is_running(pid)):  # noqa: ASYNC110 (others' ends have no event)
             await asyncio.sleep(0.05)
 
@@ -202,11 +202,11 @@ async def test_however_the_owner_ends_the_server_ends_and_its_folder_goes(number
     with start_owner() as owner:
         try:
             assert owner.stdout is not None
-            pid = int(await asyncio.wait_for(asyncio.to_thread(owner.stdout.readline), 30))
+            pid = int(await asyncio.wait_for(asyncio.to_thread(owner.stdout.readline), 60))
             assert is_running(pid)
             assert list_folders(place)
             owner.send_signal(number)
-            await asyncio.wait_for(asyncio.to_thread(owner.wait), 15)
+            await asyncio.wait_for(asyncio.to_thread(owner.wait), 60)
             await wait_gone(place, pid)
         finally:
             owner.kill()
@@ -216,7 +216,7 @@ async def test_however_the_owner_ends_the_server_ends_and_its_folder_goes(number
 async def test_an_owner_that_is_killed_while_the_cluster_is_made_leaves_nothing(place: Path) -> None:
     with start_owner() as owner:
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while not any(place.glob("*/data/base")):  # noqa: ASYNC110, ASYNC240 (another process makes it)
                     await asyncio.sleep(0.005)
         finally:
