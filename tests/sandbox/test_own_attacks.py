@@ -23,7 +23,7 @@ from bot.tools.python_sandbox.process import Output
 from bot.tools.python_sandbox.types import MiB, RunStatus
 from bot.tools.python_sandbox.uploads import Uploads
 from bot.tools.python_sandbox.warm import Zygote
-from tests.sandbox.sandboxes import SOON_S, OpenSandbox, Sandbox, until
+from tests.sandbox.sandboxes import NAME_ITSELF, SOON_S, OpenSandbox, Sandbox, find_named, until
 
 SECRET = "canary-7b2e"
 
@@ -166,12 +166,17 @@ async def test_a_run_gets_nothing_of_another_one_whose_place_it_knows(open_sandb
     assert ended.stdout.endswith("['input', 'output', 'secret']\n")
 
 
+def list_states(pid: int) -> list[str]:
+    """Return the state of each thread of a process (proc_pid_stat(5))."""
+    return [path.read_text().rpartition(") ")[2][:1] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+
+
 async def test_threads_that_go_on_after_a_program_of_a_session_cannot_confuse_what_is_handed_back(
     open_sandbox: OpenSandbox, kind: str
 ) -> None:
     sandbox = await open_sandbox(kind)
-    folder = sandbox.new_folder(data="given")
-    code = (
+    folder, name = sandbox.new_folder(data="given"), f"swap{os.getpid()}"
+    code = NAME_ITSELF.format(name=name) + (
         "import os, shutil, threading\n"
         "def swap():\n"
         "    while True:\n"
@@ -183,7 +188,9 @@ async def test_threads_that_go_on_after_a_program_of_a_session_cannot_confuse_wh
         "for _ in range(3): threading.Thread(target=swap, daemon=True).start()\n"
     )
     await sandbox.run(code, folder=folder, session="a")
+    (pid,) = find_named(name)
     for _ in range(5):
+        assert list_states(pid) == ["T"] * 4
         outcome = await sandbox.run("print('still here')", folder=folder, session="a")
         assert (outcome.status, outcome.stdout) == (RunStatus.OK, "still here\n"), outcome.detail + outcome.stderr
         collected = await asyncio.to_thread(collect_outputs, folder, most_files=10, most_bytes=MiB)
@@ -367,6 +374,18 @@ async def test_descriptors_that_a_zygote_was_not_asked_for_are_closed(tmp_path: 
         await asyncio.wait_for(start(), SOON_S / 2)
     # One is left to hear what it last said.
     await until(lambda: len(os.listdir("/proc/self/fd")) <= opened + 1, "the descriptors are closed")
+
+
+async def test_descriptors_beside_a_plain_answer_are_closed_and_the_zygote_may_go_on(tmp_path: Path) -> None:
+    (tmp_path / "zygote.py").write_text(FLOOD.format(body=HELLO + "say(2, op='prepared', id=1)"))
+    (tmp_path / "__init__.py").touch()
+    zygote = await Zygote.start(python=sys.executable, child=str(tmp_path), environ={}, reply_timeout_s=SOON_S)
+    opened = len(os.listdir("/proc/self/fd"))
+    try:
+        assert await zygote.prepare() is None
+        assert len(os.listdir("/proc/self/fd")) == opened
+    finally:
+        await zygote.aclose()
 
 
 async def test_a_socket_of_the_bot_that_is_inheritable_is_in_no_run(open_sandbox: OpenSandbox, kind: str) -> None:

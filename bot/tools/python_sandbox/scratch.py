@@ -112,7 +112,8 @@ def _copy_folder(source: int, target: int, prefix: str, room: Room, unless: Seen
         path = prefix + name
         if stat.S_ISDIR(status.st_mode) and depth and path != skip:
             _take(room, 0)
-            _make_folder(name, target)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=target)
             with _opened(name, _FOLDER, source) as inner, _opened(name, _FOLDER, target) as into:
                 _copy_folder(inner, into, f"{path}/", room, unless, skip, depth - 1)
         elif _is_plain(status) and unless.get(path) != (status.st_ino, status.st_size, status.st_ctime_ns):
@@ -160,16 +161,6 @@ def _put_in_place(made: str, name: str, folder: int) -> None:
             os.replace(made, name, src_dir_fd=folder, dst_dir_fd=folder)
             return
         os.unlink(made, dir_fd=folder)
-
-
-def _make_folder(name: str, folder: int) -> None:
-    """Make a folder unless it is there; a file that has its name makes room."""
-    try:
-        os.mkdir(name, 0o700, dir_fd=folder)
-    except FileExistsError:
-        if stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-            os.unlink(name, dir_fd=folder)
-            os.mkdir(name, 0o700, dir_fd=folder)
 
 
 @contextlib.contextmanager
