@@ -232,7 +232,7 @@ def swapping(output: Path, canary: Path) -> Iterator[list[int]]:
             lambda at: at.symlink_to(canary),
             lambda at: at.symlink_to(canary.parent),
             os.mkfifo,
-            # No hard link: a program cannot make one to a file outside, and two names are only seen while there are two.
+            # No hard link: no program can make one to a file outside, and two names are seen while there are two.
             lambda at: at.mkdir(),
             lambda at: at.write_text("plain"),
             lambda at: at.write_bytes(b"x" * 200_000),
