@@ -22,6 +22,7 @@ from tests.sandbox.battery.container import USER, build_config
 from tests.sandbox.battery.harness import attack_in_folder, run_battery
 from tests.sandbox.battery.portable import ROOT, copy_battery
 from tests.sandbox.child_process import NOBODY, python_for
+from tests.sandbox.sandboxes import why_missing
 
 ATTACKS = load_attacks()
 LONGEST_S = 300
@@ -60,6 +61,14 @@ async def test_no_attack_gets_through_as_this_user(kind: str, warm: bool) -> Non
     assert not report.findings, report.describe()
     assert report.ran == len(ATTACKS)
     assert {one.attack for one in report.known} <= {"stat-leak", "read-link", "dropped-so"}
+
+
+@pytest.mark.timeout(LONGEST_S)
+async def test_no_attack_gets_through_to_a_runner_or_to_who_asks_it() -> None:
+    need(why_missing("landlock"))
+    report = await attack_in_folder("runner", warm=True, attacks=ATTACKS)
+    assert not report.findings, report.describe()
+    assert report.ran == len(ATTACKS)
 
 
 @pytest.mark.timeout(LONGEST_S)

@@ -93,7 +93,8 @@ class SandboxOutcome:
         cpu_s: processor seconds.
         peak_memory_bytes: of the run itself, above what was preloaded.
         state: of the interpreter.
-        detail: a sentence for people about how it ended; empty for ``ok`` and ``error``.
+        detail: a sentence for people about how it ended, or about files that could not be handed back; else empty for
+            ``ok`` and ``error``.
     """
 
     status: RunStatus

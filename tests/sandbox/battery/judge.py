@@ -80,7 +80,10 @@ def _judge_outcome(attack: Attack, outcome: SandboxOutcome, limits: SandboxLimit
             yield f"more of its {name} was kept than the limit allows"
     if outcome.duration_s > limits.wall_s + DEADLINE_SLACK_S:
         yield f"it ran for {outcome.duration_s:.1f} s, and its limit is {limits.wall_s:g} s"
-    if (outcome.status is RunStatus.OK) != (outcome.exit_code == 0 and not outcome.detail):
+    well = outcome.exit_code == 0
+    # a runner says in the detail of a good run which files it could not hand back
+    ok = outcome.status is RunStatus.OK
+    if (ok and not well) or (well and not ok and not outcome.detail):
         yield f"its record contradicts itself: {outcome.status} with exit code {outcome.exit_code}"
     ended = {str(outcome.status), f"{outcome.status} {outcome.exit_code}"}
     if attack.ends and not ended & set(attack.ends):
