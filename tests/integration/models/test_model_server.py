@@ -219,7 +219,7 @@ async def test_a_hang_a_reset_and_a_cut_are_what_the_client_calls_them(
 ) -> None:
     server.on().hang().once()
     with pytest.raises(openai.APITimeoutError):
-        await ask(client, timeout=0.1)
+        await ask(client, timeout=1.0)
     server.on().drop().once()
     with pytest.raises(openai.APIConnectionError):
         await ask(client)
@@ -317,7 +317,7 @@ async def test_a_stream_breaks_after_the_chunk_that_is_named(
 
     async def read() -> None:
         nonlocal seen
-        async for _ in await ask(client, stream=True, timeout=0.3):
+        async for _ in await ask(client, stream=True, timeout=1.0):
             seen += 1
 
     with pytest.raises((error, OSError)):
