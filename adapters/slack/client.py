@@ -125,11 +125,10 @@ class SlackClient:
         self._ended = Failed(code="account_inactive", said=said, outcome=Rejected(reason=said), sent=False)
 
     async def close(self) -> None:
-        """Close every connection; a later call opens new ones."""
-        self._web = None
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        """Close every connection; a later call, or one made meanwhile, opens new ones, and another close ends those."""
+        session, self._session, self._web = self._session, None, None
+        if session is not None:
+            await session.close()
 
     # -- who we are
     async def identify(self) -> Identity:

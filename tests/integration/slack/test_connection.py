@@ -9,6 +9,7 @@ import pytest
 
 from adapters.chat import AdapterNotConfigured, Reply, ThreadRef
 from adapters.slack.app import SlackAdapter
+from adapters.slack.client import SlackClient
 from tests.integration.slack.conftest import Inbox, all_acknowledged, both_open, build_adapter, wait_connected
 from tests.servers.slack import Copies, SlackServer
 
@@ -50,6 +51,20 @@ async def test_stop_leaves_no_task_and_no_open_session(server: SlackServer, inbo
     with warnings.catch_warnings():
         warnings.simplefilter("error", ResourceWarning)
         gc.collect()
+
+
+async def test_connections_that_a_call_opens_during_a_close_are_closed_by_the_next_one(server: SlackServer) -> None:
+    """A status that was set at that moment kept its connection, and the end of the process told so in an error."""
+    client = SlackClient(bot_token=server.bot_token, app_token=server.app_token, api_url=server.base_url)
+    await client.identify()
+    first, closing = client.session, asyncio.create_task(client.close())
+    while not first.closed:  # noqa: ASYNC110 - until the close is under way
+        await asyncio.sleep(0)
+    second = client.session
+    await asyncio.gather(closing, client.identify())
+    await client.close()
+    assert second.closed
+    gc.collect()  # what nobody closed fails the test now
 
 
 async def test_what_is_being_stored_at_stop_is_still_acknowledged(server: SlackServer, inbox: Inbox) -> None:
