@@ -8,6 +8,7 @@ could not be made, although resuming would have brought what was said meanwhile,
 from __future__ import annotations
 
 import asyncio
+import threading
 import zlib
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import aiohttp
 import discord
 import structlog
 import yarl
-from discord.gateway import DiscordWebSocket, ReconnectWebSocket
+from discord.gateway import DiscordWebSocket, KeepAliveHandler, ReconnectWebSocket
 
 from adapters.chat import AdapterError, AdapterNotConfigured
 from adapters.discord.budget import StartBudget
@@ -278,7 +279,15 @@ class DiscordGateway:
         return self._url or (session.gateway if failures <= _RESUME_ADDRESS_TRIES else self._address)
 
     async def _hang_up(self, ws: DiscordWebSocket | None, code: int) -> None:
+        """Close a connection, and end the thread that discord.py keeps for its heartbeats, whoever began it.
+
+        discord.py stops that thread in ``close`` only, which nobody can call when a connection breaks, or is given up,
+        between its hello and its identification.
+        """
         socket = self._http.take_opened()
+        keepers = _find_keepers(socket)
+        for keeper in keepers:
+            keeper.stop()
         try:
             async with asyncio.timeout(FAREWELL_S):
                 if ws is not None:
@@ -287,6 +296,13 @@ class DiscordGateway:
                     await socket.close(code=code)
         except (OSError, aiohttp.ClientError, TimeoutError):
             log.info("discord_connection_closed_without_farewell")
+        for keeper in keepers:
+            await asyncio.to_thread(keeper.join, FAREWELL_S)
+
+
+def _find_keepers(socket: aiohttp.ClientWebSocketResponse | None) -> list[KeepAliveHandler]:
+    threads = [thread for thread in threading.enumerate() if isinstance(thread, KeepAliveHandler)]
+    return [thread for thread in threads if socket is not None and thread.ws.socket is socket]
 
 
 def _tell_end(task: asyncio.Task[None]) -> None:
