@@ -257,8 +257,10 @@ class DiscordGateway:
             code = 1000
             raise
         finally:
-            self._note_lost(shard)
-            await self._hang_up(ws, code)
+            try:
+                self._note_lost(shard)
+            finally:  # also where a defect ends all of it
+                await self._hang_up(ws, code)
         return _remember(ws, session)
 
     def _forgo_content(self) -> None:

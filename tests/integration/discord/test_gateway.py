@@ -290,6 +290,7 @@ async def test_a_defect_that_ends_a_shard_is_told_and_the_stop_does_not_hang(
             await until(lambda: not adapter.connected)
             broken = False
             await until(lambda: any(line["event"] == "discord_shard_failed" for line in logs))
+            assert not server.live()  # and its connection is closed
 
 
 async def test_a_token_that_is_reset_while_it_runs_is_told_once(server: DiscordServer, inbox: Inbox) -> None:
