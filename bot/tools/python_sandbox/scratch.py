@@ -112,13 +112,22 @@ def _copy_folder(source: int, target: int, prefix: str, room: Room, unless: Seen
         path = prefix + name
         if stat.S_ISDIR(status.st_mode) and depth and path != skip:
             _take(room, 0)
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(name, 0o700, dir_fd=target)
+            _make_folder(name, target)
             with _opened(name, _FOLDER, source) as inner, _opened(name, _FOLDER, target) as into:
                 _copy_folder(inner, into, f"{path}/", room, unless, skip, depth - 1)
         elif _is_plain(status) and unless.get(path) != (status.st_ino, status.st_size, status.st_ctime_ns):
             _take(room, status.st_size)
             _copy_file(source, target, name, status.st_size)
+
+
+def _make_folder(name: str, target: int) -> None:
+    """Make a folder, unless there is one; what else stands in its place, such as a program's own file, gives way."""
+    try:
+        os.mkdir(name, 0o700, dir_fd=target)
+    except FileExistsError:
+        if not stat.S_ISDIR(os.stat(name, dir_fd=target, follow_symlinks=False).st_mode):
+            os.unlink(name, dir_fd=target)
+            os.mkdir(name, 0o700, dir_fd=target)
 
 
 def _is_plain(status: os.stat_result) -> bool:
