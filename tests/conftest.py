@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.needs import need
@@ -31,6 +32,10 @@ def _find_system_postgres() -> str:
         return ""
     return "no Postgres server of the system: apt-get install postgresql"
 
+
+# Hypothesis' own 200 ms for an example say how busy a machine is, not what is right; pytest-timeout ends what hangs.
+hypothesis.settings.register_profile("hermod", deadline=None)
+hypothesis.settings.load_profile("hermod")
 
 SERVICES: dict[str, Callable[[], str]] = {
     "postgres": _find_postgres,
