@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import ipaddress
+import os
 import shutil
 import signal
 import socket
@@ -32,6 +33,9 @@ def _find_system_postgres() -> str:
         return ""
     return "no Postgres server of the system: apt-get install postgresql"
 
+
+# As the product does before it loads gRPC; a Milvus inside this process would load it without that.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 # Hypothesis' own 200 ms for an example say how busy a machine is, not what is right; pytest-timeout ends what hangs.
 hypothesis.settings.register_profile("hermod", deadline=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -94,6 +95,9 @@ class MilvusSemantic:
             await asyncio.to_thread(self._client.close)
 
     def _run(self, dimension: int, work: Callable[[Any, str], T]) -> T:
+        # its handlers of fork break programs that are just being started, such as a sandbox's; nothing forks without
+        # starting another program (github.com/grpc/grpc/blob/master/doc/fork_support.md)
+        os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
         from grpc import FutureTimeoutError, RpcError
         from pymilvus.exceptions import MilvusException
 
