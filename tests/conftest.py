@@ -37,8 +37,8 @@ def _find_system_postgres() -> str:
 # As the product does before it loads gRPC; a Milvus inside this process would load it without that.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-# Hypothesis' own 200 ms for an example say how busy a machine is, not what is right; pytest-timeout ends what hangs.
-hypothesis.settings.register_profile("hermod", deadline=None)
+# Hypothesis' own bounds in seconds say how busy a machine is, not what is right; pytest-timeout ends what hangs.
+hypothesis.settings.register_profile("hermod", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("hermod")
 
 SERVICES: dict[str, Callable[[], str]] = {
