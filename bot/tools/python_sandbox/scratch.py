@@ -121,11 +121,11 @@ def _copy_folder(source: int, target: int, prefix: str, room: Room, unless: Seen
 
 
 def _make_folder(name: str, target: int) -> None:
-    """Make a folder, unless there is one; what else stands in its place, such as a program's own file, gives way."""
+    """Make a folder, unless there is one; a program's own file in its place gives way, and a link is an error later."""
     try:
         os.mkdir(name, 0o700, dir_fd=target)
     except FileExistsError:
-        if not stat.S_ISDIR(os.stat(name, dir_fd=target, follow_symlinks=False).st_mode):
+        if stat.S_ISREG(os.stat(name, dir_fd=target, follow_symlinks=False).st_mode):
             os.unlink(name, dir_fd=target)
             os.mkdir(name, 0o700, dir_fd=target)
 
