@@ -62,7 +62,7 @@ def fingerprint_mysql(sql: str) -> str:
 
 def _judged(sql: str) -> Iterator[tuple[str, str]]:
     """Yield the kinds and texts of tokens, literals as ``?``; the value of a SET is one ``<redacted>``."""
-    first, in_value, value = "", False, False
+    first, in_value, value, depth = "", False, False, 0
     text = sql[:_LONGEST_INPUT]
     for token in _TOKEN.finditer(text):
         kind = token.lastgroup or "symbol"
@@ -78,11 +78,13 @@ def _judged(sql: str) -> Iterator[tuple[str, str]]:
             first = ""
         elif not first:
             first = word
-        if (in_value or value) and word not in (",", ";"):
+        if (in_value or value) and word != ";" and (depth or word != ","):
             if not value:
                 yield "literal", _REDACTED
             value, in_value = True, False
+            depth = max(0, depth + (word == "(") - (word == ")"))
             continue
+        depth = 0
         value, in_value = False, first == "set" and word in ("=", ":=")
         yield kind, "?" if kind == "literal" else token[0]
     if len(sql) > _LONGEST_INPUT:

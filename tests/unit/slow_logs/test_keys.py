@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -17,8 +19,39 @@ PIECES = [
     "'x'", "'y'", "'it''s'", "'a\\'", "'", '"', '"Col 1"', '"Col 2"', '"c"', "E'a\\'b'", "E'c'", "/* 1 */", "/*", "*/",
     "-- 7\n", "--", "(1, 2)", "(3,4, 5)", "(?)", "?", "(", ")", ",", " ", "\n", "U&'z'", "\\", "`n 1`", "`n 2`", "`",
     "# 8\n", "/*! 9 */", "0x1F", "x1$2", "é1", "set x = 1", ";", "N'q'", "in (1)", "in ( 2 )",
+    "``", "`a``b`", "`1`", "`9c`", "`é1`", "@@", "_utf8'x'", "x'1'", "b'1'", "''", '""', "@`v 1`", ":=", "/*+ 3 */",
 ]  # fmt: skip
 TEXTS = st.lists(st.sampled_from(PIECES), min_size=1, max_size=7).map("".join)
+
+
+@pytest.mark.parametrize("dialect", ["postgres", "mysql"])
+def test_equal_keys_mean_equal_fingerprints_for_every_two_pieces(dialect: str) -> None:
+    key, name = (key_postgres, fingerprint_sql) if dialect == "postgres" else (key_mysql, fingerprint_mysql)
+    shapes: defaultdict[bytes, dict[str, str]] = defaultdict(dict)
+    for text in map("".join, product(PIECES, repeat=2)):
+        shapes[key(text.encode())][name(text)] = text
+    assert [list(names.values()) for names in shapes.values() if len(names) > 1] == []
+
+
+@pytest.mark.parametrize(
+    ("key", "one", "other"),
+    [
+        pytest.param(key_mysql, "`n 1`select ", "`n 2`select ", id="digits in a quoted name"),
+        pytest.param(key_mysql, "select `1`", "select `2`", id="a quoted name that is a number"),
+        pytest.param(key_mysql, "select 5é1", "select 'x'é1", id="a letter of another alphabet in a number"),
+        pytest.param(key_mysql, "*/*//* 1 */", "*/*//*! 9 */", id="the end of no comment"),
+        pytest.param(key_postgres, "select @@b'x'", "select @@b?", id="a question mark that is no literal"),
+    ],
+)
+def test_texts_with_other_fingerprints_have_other_keys(key: Callable[[bytes], bytes], one: str, other: str) -> None:
+    name = fingerprint_mysql if key is key_mysql else fingerprint_sql
+    assert name(one) != name(other)
+    assert key(one.encode()) != key(other.encode())
+
+
+def test_a_set_value_in_brackets_is_hidden_past_its_commas() -> None:
+    assert redact_mysql("set @a = f(1, s3cr3t), b = 2") == "set @a = <redacted>, b = <redacted>"
+    assert fingerprint_mysql("set x = 1 in (1, 2)") == fingerprint_mysql("set x = 1 in (3)")
 
 
 @settings(max_examples=1_500, deadline=None)
