@@ -205,8 +205,8 @@ class TargetSettings(Section):
 
     url: str = Field(
         repr=False,
-        description="`postgresql://user@host:5432/db`; `slowlog:///FOLDER` serves slow logs; `mysql://` and "
-        "`sqlite:///` are served by no tool of this release yet.",
+        description="`postgresql://user@host:5432/db`, `mysql://user@host:3306/db` (MariaDB too), `sqlite:///FILE` or, "
+        "for slow logs, `slowlog:///FOLDER`.",
     )
     password: SecretStr | None = Field(default=None, description="Password, if it is not a part of the URL.")
     password_env: str | None = Field(default=None, description=_env_of("password"))
@@ -214,8 +214,11 @@ class TargetSettings(Section):
     sslmode: Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"] | None = Field(
         default=None, description="TLS of the connection, in libpq's words; empty: what the URL or libpq says."
     )
-    allow_sql: bool = Field(
-        default=False, description="Lets `run_readonly_sql` query this database.", json_schema_extra=LATER
+    allow_sql: bool = Field(default=False, description="Lets `run_readonly_sql` query this database.")
+    accept_risks: tuple[Literal["superuser", "file_privilege"], ...] = Field(
+        default=(),
+        description="Rights of the account that are accepted although they are dangerous; without them such an account "
+        "is refused. `hermod targets grant NAME` prints a safe one.",
     )
 
     @property
@@ -359,19 +362,23 @@ class OtelSettings(Section):
 
 
 class CollectorSettings(Section):
-    """The background collector of statement counters."""
+    """The background collector of statement counters, in `hermod run`."""
 
-    enabled: bool = Field(default=False, description="Take snapshots between questions, too.")
+    enabled: bool = Field(default=True, description="Take snapshots between questions, too.")
     interval_s: float = Field(default=60.0, ge=5, le=86_400, description="Seconds between snapshots.")
 
 
 class RetentionSettings(Section):
     """How long rows are kept."""
 
-    inbox_days: float = Field(default=7, ge=1, le=36_500, description="Answered messages of the inbox.")
-    runs_days: float = Field(default=30, ge=1, le=36_500, description="Runs, their steps and traces.")
-    usage_days: float = Field(default=400, ge=1, le=36_500, description="Usage rows.")
-    snapshots_days: float = Field(default=7, ge=1, le=36_500, description="Snapshots of statement counters.")
+    inbox_days: float = Field(
+        default=7, ge=1, le=36_500, description="Answered messages of the inbox.", json_schema_extra=LATER
+    )
+    runs_days: float = Field(
+        default=30, ge=1, le=36_500, description="Runs, their steps and traces.", json_schema_extra=LATER
+    )
+    usage_days: float = Field(default=400, ge=1, le=36_500, description="Usage rows.", json_schema_extra=LATER)
+    snapshots_days: float = Field(default=32, ge=1, le=36_500, description="Snapshots of statement counters.")
 
 
 class SecuritySettings(Section):
@@ -424,11 +431,7 @@ class SettingsTree(Section):
         default_factory=ResearchSettings, description="Web research.", json_schema_extra=LATER
     )
     otel: OtelSettings = Field(default_factory=OtelSettings, description="OpenTelemetry.")
-    collector: CollectorSettings = Field(
-        default_factory=CollectorSettings, description="Background snapshots.", json_schema_extra=LATER
-    )
-    retention: RetentionSettings = Field(
-        default_factory=RetentionSettings, description="How long rows are kept.", json_schema_extra=LATER
-    )
+    collector: CollectorSettings = Field(default_factory=CollectorSettings, description="Background snapshots.")
+    retention: RetentionSettings = Field(default_factory=RetentionSettings, description="How long rows are kept.")
     security: SecuritySettings = Field(default_factory=SecuritySettings, description="Keys of Hermod itself.")
     tools: ToolSettings = Field(default_factory=ToolSettings, description="Tools of your own.")

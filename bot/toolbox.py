@@ -113,7 +113,13 @@ def build_targets(settings: Settings) -> Targets:
     """Turn the settings' targets into the tools' targets."""
     return Targets(
         [
-            Target.from_url(name, target.build_url(), sslmode=target.sslmode, allow_sql=target.allow_sql)
+            Target.from_url(
+                name,
+                target.build_url(),
+                sslmode=target.sslmode,
+                allow_sql=target.allow_sql,
+                accept_risks=target.accept_risks,
+            )
             for name, target in settings.targets.items()
         ]
     )

@@ -34,6 +34,17 @@ def _find_system_postgres() -> str:
     return "no Postgres server of the system: apt-get install postgresql"
 
 
+def _find_hypopg() -> str:
+    if any(Path("/usr/share/postgresql").glob("*/extension/hypopg.control")):
+        return ""
+    return "no HypoPG for the system's Postgres: apt-get install postgresql-15-hypopg (or the package of its version)"
+
+
+def _find_program(name: str, package: str) -> str:
+    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin"
+    return "" if shutil.which(name, path=path) else f"no {name}: apt-get install {package}"
+
+
 # As the product does before it loads gRPC; a Milvus inside this process would load it without that.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
@@ -44,6 +55,9 @@ hypothesis.settings.load_profile("hermod")
 SERVICES: dict[str, Callable[[], str]] = {
     "postgres": _find_postgres,
     "system-postgres": _find_system_postgres,
+    "mariadb": lambda: _find_program("mariadbd", "mariadb-server"),
+    "pgbouncer": lambda: _find_program("pgbouncer", "pgbouncer"),
+    "hypopg": _find_hypopg,
 }
 """Each check returns the empty text, or why the service is missing and the line that installs it."""
 

@@ -45,6 +45,7 @@ class Target:
         options: further parameters of the URL, for example ``sslrootcert``.
         sslmode: libpq's word, or None for its default.
         allow_sql: the operator lets people run their own read-only SQL here.
+        accept_risks: dangerous rights of the account that the operator accepts, for example ``superuser``.
     """
 
     name: str
@@ -57,10 +58,18 @@ class Target:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     sslmode: str | None = None
     allow_sql: bool = False
+    accept_risks: frozenset[str] = frozenset()
 
     @classmethod
     def from_url(
-        cls, name: str, url: str, *, password: str | None = None, sslmode: str | None = None, allow_sql: bool = False
+        cls,
+        name: str,
+        url: str,
+        *,
+        password: str | None = None,
+        sslmode: str | None = None,
+        allow_sql: bool = False,
+        accept_risks: Iterable[str] = (),
     ) -> Self:
         """Take a URL apart; ``password`` and ``sslmode`` win over what it says.
 
@@ -92,23 +101,25 @@ class Target:
             sslmode=sslmode or query.pop("sslmode", None),
             options={key: value for key, value in query.items() if key != "sslmode"},
             allow_sql=allow_sql,
+            accept_risks=frozenset(accept_risks),
         )
 
     def describe(self) -> str:
         """The target in words, without address or secrets: ``target 'shop' (a Postgres database)``."""
         return f"target {self.name!r} ({_ENGINE_WORDS[self.engine]})"
 
-    def require(self, engine: Engine, *, tool: str) -> None:
-        """Check that a tool can work here.
+    def require(self, *engines: Engine, tool: str) -> None:
+        """Check that a tool can work here; ``engines`` are those that it serves.
 
         Raises:
             ToolFailed: code ``unsupported``, naming what the target is and what the tool serves.
         """
-        if self.engine != engine:
+        if self.engine not in engines:
+            served = " and ".join(_ENGINE_WORDS[engine] for engine in engines)
             raise ToolFailed(
-                f"{tool} cannot read {self.describe()}; in this release it serves {_ENGINE_WORDS[engine]} only",
+                f"{tool} cannot read {self.describe()}; it serves {served} only",
                 code="unsupported",
-                fix=f"ask for a target with a {engine}:// URL, or wait for the release that serves {self.engine}://",
+                fix=f"ask for a target with a {' or '.join(f'{engine}://' for engine in engines)} URL",
             )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from bot.tools.envelope import AnswerWindow, Coverage
 from bot.tools.slow_logs.tally import Place
-from bot.tools.slow_queries.answer import AnswerWindow, Coverage
 
 OrderBy = Literal["total", "mean", "max", "p95", "calls"]
 

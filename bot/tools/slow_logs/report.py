@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from bot.tools.envelope import AnswerWindow, Coverage
 from bot.tools.slow_logs.answer import CancelledQuery, Damage, LeftOut, LogQuery, OrderBy, SlowLog
 from bot.tools.slow_logs.reading import Reading, Wanted
 from bot.tools.slow_logs.shapes import Shape, Who
-from bot.tools.slow_queries.answer import AnswerWindow, Coverage
 
 _SERVERS_OWN = (
     "a log has only statements that took longer than the server's own threshold (log_min_duration_statement, "

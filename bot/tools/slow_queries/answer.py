@@ -5,27 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerWindow:
-    """The range that was asked for, and the one that the numbers are of (``start`` null: not known)."""
-
-    asked_start: str
-    asked_end: str
-    start: str | None
-    end: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Coverage:
-    """Whether the numbers are exactly those of the asked range; if not, ``reasons`` say why.
-
-    ``snapshots``: how many stored readings the numbers rest on.
-    """
-
-    complete: bool
-    reasons: tuple[str, ...]
-    snapshots: int
+from bot.tools.envelope import AnswerWindow, Coverage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

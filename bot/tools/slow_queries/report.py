@@ -8,7 +8,8 @@ from typing import Literal, TypeVar
 
 from pydantic_core import to_json
 
-from bot.tools.slow_queries.answer import AnswerWindow, Coverage, MayHaveExceeded, SlowQueries, SlowQuery, Truncated
+from bot.tools.envelope import AnswerWindow, Coverage
+from bot.tools.slow_queries.answer import MayHaveExceeded, SlowQueries, SlowQuery, Truncated
 from bot.tools.slow_queries.counters import Counters, StatementKey
 from bot.tools.slow_queries.failures import quote_name
 from bot.tools.slow_queries.history import Choice, iso_utc

@@ -461,13 +461,11 @@ def test_what_a_model_cache_worker_or_export_lacks_is_told(
 
 
 def test_keys_without_effect_yet_are_named_for_the_log(tmp_path: Path) -> None:
-    target = '[targets.shop]\nurl = "postgresql://u@h/d"\nallow_sql = true\n'
-    text = f'{target}[research]\nmax_results = 3\n[[models]]\nkind = "offline"\n'
-    notices = load(tmp_path, text, {"HERMOD_COLLECTOR__INTERVAL_S": "5"}).notices
+    text = '[research]\nmax_results = 3\n[[models]]\nkind = "offline"\n[retention]\nsnapshots_days = 3\n'
+    notices = load(tmp_path, text, {"HERMOD_RETENTION__RUNS_DAYS": "5"}).notices
     assert [line.replace(f"{tmp_path}/", "") for line in notices] == [
-        "hermod.toml: targets.shop.allow_sql: not used yet in this release",
         "hermod.toml: research: not used yet in this release",
-        "HERMOD_COLLECTOR__INTERVAL_S: not used yet in this release",
+        "HERMOD_RETENTION__RUNS_DAYS: not used yet in this release",
     ]
 
 
