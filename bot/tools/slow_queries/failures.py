@@ -166,6 +166,12 @@ _STATES: Mapping[str, _Reading] = {
         said="planning would have written something (a function that claims not to), and that was stopped",
         fix="correct the function's volatility",
     ),
+    # PgBouncer's word for what its pool_mode does not allow: https://www.pgbouncer.org/config.html#pool_mode
+    "08P01": _Reading(
+        code="connect_failed",
+        said="what stands in front of the server allows no transaction",
+        fix="set the pooler's pool_mode to transaction or session for this database, or point the url at the server",
+    ),
     "25P03": _Reading(code="cancelled", said="the session waited too long", fix="try again", retryable=True),
     "57P01": _Reading(
         code="connect_failed", said="the server ended the session", fix="try again in a moment", retryable=True
