@@ -222,6 +222,18 @@ async def test_a_session_that_ended_is_told_as_lost(sandbox: Sandbox, code: str)
     assert (await sandbox.run("pass", folder=folder, session="a")).state == "continued"
 
 
+async def test_a_session_locks_itself_in_while_nobody_touches_its_input(open_sandbox: OpenSandbox, kind: str) -> None:
+    sandbox = await open_sandbox(kind, kept=KeptLimits(count=1))
+    many = {f"part{number}": "given" for number in range(400)}  # so that handing them over takes longer than a fork
+    for session in "abcdef":
+        outcome = await sandbox.run(
+            "import os; print(os.access('input', os.W_OK), len(os.listdir('input')))",
+            folder=sandbox.new_folder(**many),
+            session=session,
+        )
+        assert (outcome.state, outcome.stdout) == ("fresh", "False 400\n")
+
+
 async def test_each_program_of_a_session_has_the_whole_processor_limit(sandbox: Sandbox) -> None:
     folder = sandbox.new_folder()
     busy = "import time\nend = time.process_time() + 0.6\nwhile time.process_time() < end: pass"

@@ -239,7 +239,10 @@ class ForkingBackend(ABC):
             pipes.stdout.on_read = pipes.stderr.on_read = limiter.count_output
             limiter.attach(process.kill)
             async with _dead_unless_done(process):
-                await place.bring_in(run)
+                # A new interpreter has its files from before the fork. It may still be locking itself in, and would
+                # find its input writable while that is laid out anew.
+                if kept.ran:
+                    await place.bring_in(run)
                 started, cpu_before = time.monotonic(), read_cpu(process.pid)
                 watch = limiter.watch(folder=place.watched, before=place.before, pid=process.pid, watch_cpu=True)
                 async with watch:

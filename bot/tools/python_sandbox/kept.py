@@ -102,6 +102,11 @@ class Kept:
         """Whether it can run another program."""
         return not self.process.ended
 
+    @property
+    def ran(self) -> bool:
+        """Whether it was given a program, and is therefore locked in and, between two, stopped."""
+        return self._programs > 0
+
     async def execute(self, code: str) -> int | None:
         """Let it run one program, and stop it afterwards.
 

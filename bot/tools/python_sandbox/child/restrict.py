@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 
 from .landlock import apply_landlock, landlock_abi, why_no_landlock
 from .policy import Policy, default_read_paths
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["NotEnforced", "can_bound_threads", "is_supported", "landlock_abi", "restrict"]
 
 _TRUNCATE_SINCE_ABI = 3
-
-
-_LOOKS, _LOOK_S = 100, 0.002
 
 
 def is_supported() -> str:
@@ -104,12 +100,5 @@ def _check_folders(policy: Policy) -> None:
         raise NotEnforced(f"the sandbox's folder {policy.scratch} cannot be written by user {os.getuid()}")
     if policy.input and policy.has("input") and policy.has("capabilities"):
         for path, _ in _below(policy.input):
-            _check_read_only(path)
-
-
-def _check_read_only(path: str) -> None:
-    for _ in range(_LOOKS):  # who lays files out may be about to take the right away
-        if not os.access(path, os.W_OK):
-            return
-        time.sleep(_LOOK_S)
-    raise NotEnforced(f"{path} could not be made read-only for the sandbox: {os.stat(path).st_mode:o} {os.getresuid()}")
+            if os.access(path, os.W_OK):
+                raise NotEnforced(f"{path} could not be made read-only for the sandbox")
