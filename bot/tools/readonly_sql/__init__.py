@@ -1,0 +1,1 @@
+"""People's own SQL, run so that it can only read."""
