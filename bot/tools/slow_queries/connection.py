@@ -15,7 +15,9 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from agent_core.errors import ToolFailed
+from bot.tools.shown_sql import note_sql
 from bot.tools.slow_queries.failures import explain_connect_error, explain_error, explain_silence
+from bot.tools.slow_queries.redact_sql import redact_sql
 from bot.tools.targets import Target
 
 if TYPE_CHECKING:
@@ -34,6 +36,13 @@ OWN_APPLICATION = "hermod"
 
 GRACE_S = 3.0
 """How much longer than the server's own time-out an answer is waited for, before the server counts as hung."""
+
+SUPERUSER_RISK = "superuser"
+"""What ``Target.accept_risks`` calls it."""
+
+# In the query that is made anyway. The role that logged in counts as well: RESET ROLE leads back to it.
+_SUPERUSER = """pg_catalog.current_setting('is_superuser')::pg_catalog.bool or (select r.rolsuper
+  from pg_catalog.pg_roles r where r.rolname operator(pg_catalog.=) session_user) as superuser"""
 
 Row = Mapping[str, object]
 
@@ -60,9 +69,16 @@ class ReadOnly:
         return f"{self.version_num // 10_000}.{self.version_num % 10_000}"
 
     async def execute(
-        self, statement: bytes | Composed, parameters: Sequence[object] = (), *, prepare: bool | None = None
+        self,
+        statement: bytes | Composed,
+        parameters: Sequence[object] = (),
+        *,
+        prepare: bool | None = None,
+        own: bool = False,
     ) -> AsyncCursor[DictRow]:
         """Run a statement, and hang up when no answer comes: a hung server keeps no time-out of its own.
+
+        ``own``: it is a query of ours with nothing in it that was passed in, so it may be shown as it is.
 
         Raises:
             ToolFailed: ``connect_failed``, when the server has stopped answering.
@@ -70,6 +86,7 @@ class ReadOnly:
         """
         import psycopg
 
+        note_sql(lambda: self._write(statement, parameters, own=own))
         loop, hung_up = asyncio.get_running_loop(), False
 
         def hang_up() -> None:
@@ -89,6 +106,12 @@ class ReadOnly:
         finally:
             timer.cancel()
 
+    def _write(self, statement: bytes | Composed, parameters: Sequence[object], *, own: bool) -> str:
+        text = statement.decode() if isinstance(statement, bytes) else statement.as_string(self.connection)
+        if not own:
+            return redact_sql(text)
+        return f"{text}\n-- with {', '.join(map(_shorten, parameters))}" if parameters else text
+
     async def fetch(self, query: str | Composed, parameters: Sequence[object] = ()) -> list[Row]:
         """Run one of our own queries and return its rows.
 
@@ -99,7 +122,7 @@ class ReadOnly:
 
         try:
             statement = query.encode() if isinstance(query, str) else query
-            cursor = await self.execute(statement, parameters)
+            cursor = await self.execute(statement, parameters, own=True)
             return list(await cursor.fetchall())
         except psycopg.Error as error:
             raise explain_error(error, self.target) from None
@@ -123,8 +146,9 @@ async def open_read_only(
         connect_timeout_s: for each of the target's hosts.
 
     Raises:
-        ToolFailed: ``missing_extra``, ``connect_failed``, ``auth_failed``, ``unsupported_version``, and what
-            ``failures.explain_error`` names. Neither address nor password is in any message.
+        ToolFailed: ``missing_extra``, ``connect_failed``, ``auth_failed``, ``unsupported_version``,
+            ``dangerous_role``, and what ``failures.explain_error`` names. Neither address nor password is in any
+            message.
     """
     try:
         import psycopg
@@ -154,7 +178,9 @@ async def open_read_only(
                 fix="upgrade the server",
             )
         try:
-            await opened.execute(_enter(statement_timeout_s, own_queries=own_queries).encode())
+            cursor = await opened.execute(_enter(statement_timeout_s, own_queries=own_queries).encode(), own=True)
+            cursor.nextset()  # the first is BEGIN's
+            _check_role(target, await cursor.fetchone())
         except psycopg.Error as error:
             raise explain_error(error, target) from None
         yield opened
@@ -176,7 +202,24 @@ def _enter(statement_timeout_s: float, *, own_queries: bool) -> str:
     if own_queries:
         settings["search_path"] = "pg_catalog"
     calls = ", ".join(f"pg_catalog.set_config('{name}', '{value}', true)" for name, value in settings.items())
-    return f"begin {OWN_MARK} transaction read only; select {OWN_MARK} {calls}"
+    return f"begin {OWN_MARK} transaction read only; select {OWN_MARK} {calls}, {_SUPERUSER}"
+
+
+def _check_role(target: Target, row: Row | None) -> None:
+    """Refuse a superuser, who could leave every guard but the first, unless the operator accepts that."""
+    if SUPERUSER_RISK in target.accept_risks or (row is not None and row["superuser"] is False):
+        return
+    raise ToolFailed(
+        f"target {target.name!r}: its role is a superuser, whom nothing on the server holds back",
+        code="dangerous_role",
+        fix=f"use the role that 'hermod targets grant {target.name}' makes, or set accept_risks = "
+        f'["{SUPERUSER_RISK}"] in [targets.{target.name}]',
+    )
+
+
+def _shorten(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 def _parameters(target: Target, connect_timeout_s: int) -> dict[str, str]:
