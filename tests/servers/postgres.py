@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import LiteralString
@@ -71,9 +71,18 @@ class Lab:
         """The address for a role made here."""
         return self.server.url(database, user=role, password=self.passwords[role])
 
-    def targets(self, database: str, role: str, name: str = "lab") -> Targets:
-        """One target for a role made here."""
-        return Targets([Target.from_url(name, self.url(database, role))])
+    def targets(
+        self,
+        database: str,
+        role: str,
+        name: str = "lab",
+        *,
+        allow_sql: bool = False,
+        accept_risks: Iterable[str] | None = None,
+    ) -> Targets:
+        """One target for a role made here. Of the superuser, whom no tool takes otherwise, the risk is accepted."""
+        risks = (("superuser",) if role == "postgres" else ()) if accept_risks is None else accept_risks
+        return Targets([Target.from_url(name, self.url(database, role), allow_sql=allow_sql, accept_risks=risks)])
 
     @asynccontextmanager
     async def connect(self, database: str, role: str) -> AsyncIterator[psycopg.AsyncConnection[TupleRow]]:
