@@ -1,0 +1,1 @@
+"""MySQL and MariaDB: the guarded connection, slow queries and plans (docs/mysql.md)."""
