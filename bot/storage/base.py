@@ -19,6 +19,7 @@ from typing import Literal, Protocol
 
 from agent_core.context import JournalEntry, StepState
 from bot.storage.installations import InstallationStore
+from bot.storage.snapshots import HistoryStore
 
 
 class StoreError(Exception):
@@ -316,15 +317,6 @@ class AuditRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """A database's cumulative statement counters at one instant; ``payload`` is the tool's own JSON."""
-
-    target: str
-    taken_at: datetime
-    payload: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
     """Gauges for ``/metrics``."""
 
@@ -337,7 +329,7 @@ class Counts:
 # -- verbs -----------------------------------------------------------------------------------------
 
 
-class Store(InstallationStore, Protocol):
+class Store(InstallationStore, HistoryStore, Protocol):
     """See the module's rules."""
 
     async def open(self) -> None:
@@ -540,7 +532,7 @@ class Store(InstallationStore, Protocol):
         """All posts of a thread, in order."""
         ...
 
-    # usage, audit, snapshots, gauges
+    # usage, audit, gauges
     async def load_usage(self, *, since: datetime, author: str = "") -> tuple[UsageRow, ...]:
         """Usage rows since an instant, oldest first; with ``author`` (``platform:id``) only theirs."""
         ...
@@ -565,14 +557,6 @@ class Store(InstallationStore, Protocol):
 
     async def verify_audit(self) -> tuple[int, int | None]:
         """Return the number of lines, and the ``seq`` of the first one that does not fit the chain."""
-        ...
-
-    async def save_snapshot(self, snapshot: Snapshot, *, keep_s: float) -> None:
-        """Store counters and drop the target's snapshots older than ``keep_s``."""
-        ...
-
-    async def find_snapshot(self, target: str, *, at: datetime, side: Literal["before", "after"]) -> Snapshot | None:
-        """The newest snapshot taken at or before ``at``, or the oldest one taken after it."""
         ...
 
     async def count_rows(self) -> Counts:

@@ -39,7 +39,6 @@ from bot.storage.base import (
     RunOutcome,
     RunRow,
     SessionRow,
-    Snapshot,
     StepRow,
     StoredMessage,
     SummaryRow,
@@ -48,12 +47,13 @@ from bot.storage.base import (
 from bot.storage.sqlite_connection import Reader, Tx, Writer
 from bot.storage.sqlite_installations import SqliteInstallations
 from bot.storage.sqlite_rows import build_micros
+from bot.storage.sqlite_snapshots import SqliteSnapshots
 
 _AUDIT_PAGE = 1000
 _BEFORE_ALL = -(2**63)
 
 
-class SqliteStore(SqliteInstallations):
+class SqliteStore(SqliteInstallations, SqliteSnapshots):
     """A ``Store`` in one SQLite file; several processes may use the file at once.
 
     Args:
@@ -270,7 +270,7 @@ class SqliteStore(SqliteInstallations):
         """Return all posts of a thread, in order."""
         return await self._reader.run(partial(claims.load_outbox, thread_key=thread_key))
 
-    # usage, audit, snapshots, gauges
+    # usage, audit, gauges
 
     async def load_usage(self, *, since: datetime, author: str = "") -> tuple[UsageRow, ...]:
         """Return usage rows since an instant."""
@@ -308,14 +308,6 @@ class SqliteStore(SqliteInstallations):
     async def _load_audit_page(self, last: dict[str, object] | None) -> list[dict[str, object]]:
         after_seq = _BEFORE_ALL if last is None else cast(int, last["seq"])
         return await self._reader.run(partial(ledger.load_audit, after_seq=after_seq, limit=_AUDIT_PAGE))
-
-    async def save_snapshot(self, snapshot: Snapshot, *, keep_s: float) -> None:
-        """Store counters and drop the target's older ones."""
-        await self._writer.run(partial(ledger.save_snapshot, snapshot=snapshot, keep_s=keep_s))
-
-    async def find_snapshot(self, target: str, *, at: datetime, side: Literal["before", "after"]) -> Snapshot | None:
-        """Return the nearest snapshot on one side of an instant."""
-        return await self._reader.run(partial(ledger.find_snapshot, target=target, at=at, side=side))
 
     async def count_rows(self) -> Counts:
         """Return the gauges."""

@@ -1,4 +1,4 @@
-"""What is only added: usage, feedback, the audit chain, snapshots; and the gauges. Functions inside a transaction."""
+"""What is only added: usage, feedback, the audit chain; and the gauges. Functions inside a transaction."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
-from typing import Literal, cast
+from datetime import datetime
+from typing import cast
 
-from bot.storage.base import AuditRow, Counts, FeedbackRow, Snapshot, StoreError, UsageRow
+from bot.storage.base import AuditRow, Counts, FeedbackRow, StoreError, UsageRow
 from bot.storage.sqlite_connection import Tx, clean
-from bot.storage.sqlite_rows import build_micros, parse_feedback, parse_micros, parse_snapshot, parse_usage
+from bot.storage.sqlite_rows import build_micros, parse_feedback, parse_micros, parse_usage
 
 FIRST_PREV_HASH = "0" * 64
 _HASHED = ("seq", "at", "actor", "action", "thread_key", "run_id", "detail", "prev_hash")
@@ -123,31 +123,7 @@ def find_misfit(lines: Sequence[Mapping[str, object]], before: Mapping[str, obje
     return None
 
 
-# -- snapshots and gauges --------------------------------------------------------------------------
-
-
-def save_snapshot(tx: Tx, snapshot: Snapshot, keep_s: float) -> None:
-    """Store counters and drop what the target had before ``keep_s`` seconds."""
-    tx.do(
-        "INSERT INTO snapshot (target, taken_at, payload) VALUES (?, ?, ?)",
-        snapshot.target,
-        build_micros(snapshot.taken_at),
-        snapshot.payload,
-    )
-    tx.do(
-        "DELETE FROM snapshot WHERE target = ? AND taken_at < ?",
-        snapshot.target,
-        build_micros(snapshot.taken_at - timedelta(seconds=keep_s)),
-    )
-
-
-def find_snapshot(tx: Tx, target: str, at: datetime, side: Literal["before", "after"]) -> Snapshot | None:
-    """Return the target's nearest snapshot on one side of ``at`` (the very instant counts as before)."""
-    condition = (
-        "taken_at <= ? ORDER BY taken_at DESC, id DESC" if side == "before" else "taken_at > ? ORDER BY taken_at"
-    )
-    row = tx.one(f"SELECT * FROM snapshot WHERE target = ? AND {condition} LIMIT 1", target, build_micros(at))
-    return None if row is None else parse_snapshot(row)
+# -- gauges ----------------------------------------------------------------------------------------
 
 
 def count_rows(tx: Tx) -> Counts:

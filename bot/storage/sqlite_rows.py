@@ -14,7 +14,6 @@ from bot.storage.base import (
     OutboxItem,
     OutboxState,
     RunRow,
-    Snapshot,
     StepRow,
     StoredMessage,
     SummaryRow,
@@ -173,11 +172,6 @@ def parse_feedback(row: sqlite3.Row) -> FeedbackRow:
         value=row["value"],
         at=parse_micros(row["at"]),
     )
-
-
-def parse_snapshot(row: sqlite3.Row) -> Snapshot:
-    """Read a row of ``snapshot``."""
-    return Snapshot(target=row["target"], taken_at=parse_micros(row["taken_at"]), payload=row["payload"])
 
 
 def parse_summary(row: sqlite3.Row) -> SummaryRow:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
 from agent_core.llm.types import ToolExample, ToolSpec
-from bot.storage.base import Snapshot
+from bot.storage.snapshots import Snapshot
 
 TARGETS = ["shop", "billing"]
 
@@ -190,8 +190,10 @@ def canned_result(name: str) -> str:
 class NoStore:
     """Stands where the shipped tools want a store; the questions only read their specs."""
 
-    async def save_snapshot(self, snapshot: Snapshot, *, keep_s: float) -> None:
+    async def save_snapshot(self, snapshot: Snapshot) -> None:
         raise AssertionError("no tool is run here")
 
-    async def find_snapshot(self, target: str, *, at: datetime, side: Literal["before", "after"]) -> Snapshot | None:
+    async def find_snapshot(
+        self, target: str, *, at: datetime, side: Literal["before", "after"], keys: Collection[str] | None = None
+    ) -> Snapshot | None:
         raise AssertionError("no tool is run here")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-_FORMAT = 1
-_LARGEST_BYTES = 64 * 1024 * 1024
+from bot.storage.snapshots import Snapshot
+
+_FORMAT = 2
 
 
 class StatementKey(NamedTuple):
@@ -69,8 +68,23 @@ class Counters:
         return self.taken_at - (self.server_now - instant)
 
 
-def dump_counters(counters: Counters) -> str:
-    """Write counters as text for ``Snapshot.payload``: compressed JSON, about 30 characters an entry."""
+def write_key(key: StatementKey) -> str:
+    """Write a key as the store has it."""
+    return f"{key.userid}/{key.dbid}/{int(key.toplevel)}/{key.queryid}"
+
+
+def parse_key(text: str) -> StatementKey:
+    """Read what ``write_key`` wrote.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    userid, dbid, toplevel, queryid = map(int, text.split("/"))
+    return StatementKey(userid, dbid, bool(toplevel), queryid)
+
+
+def build_snapshot(target: str, counters: Counters) -> Snapshot:
+    """Write counters as the store has them: a text for the whole, and one for each entry's numbers."""
     head = {
         "v": _FORMAT,
         "now": counters.server_now.timestamp(),
@@ -79,47 +93,58 @@ def dump_counters(counters: Counters) -> str:
         "evicted": counters.evicted,
         "system": counters.system_id,
         "hidden": counters.hidden,
-        "entries": [
-            [*key, c.calls, c.total_s, c.mean_s, c.stddev_s, c.max_s, c.rows, c.temp_blocks, c.since]
-            for key, c in counters.entries.items()
-        ],
     }
-    return base64.b85encode(zlib.compress(json.dumps(head, separators=(",", ":")).encode(), 6)).decode()
+    return Snapshot(
+        target=target,
+        taken_at=counters.taken_at,
+        head=_dump(head),
+        rows={
+            write_key(key): _dump(
+                [c.calls, c.total_s, c.mean_s, c.stddev_s, c.max_s, c.rows, c.temp_blocks]
+                if c.since is None
+                else [c.calls, c.total_s, c.mean_s, c.stddev_s, c.max_s, c.rows, c.temp_blocks, c.since]
+            )
+            for key, c in counters.entries.items()
+        },
+    )
 
 
-def load_counters(payload: str, *, taken_at: datetime) -> Counters | None:
-    """Read what ``dump_counters`` wrote; None when it is damaged or from another version of this format."""
+def read_snapshot(snapshot: Snapshot) -> Counters | None:
+    """Read what ``build_snapshot`` wrote; None when it is damaged or from another version of this form."""
     try:
-        inflater = zlib.decompressobj()
-        head = json.loads(inflater.decompress(base64.b85decode(payload), _LARGEST_BYTES))
+        head = json.loads(snapshot.head)
         if head["v"] != _FORMAT:
             return None
         return Counters(
-            taken_at=taken_at,
+            taken_at=snapshot.taken_at,
             server_now=_instant(head["now"]),
             server_started_at=_instant(head["started"]),
             reset_at=None if head["reset"] is None else _instant(head["reset"]),
             evicted=head["evicted"],
             system_id=head["system"],
             hidden=head["hidden"],
-            entries={
-                StatementKey(userid, dbid, toplevel, queryid): Counter(
-                    calls=calls,
-                    total_s=total,
-                    mean_s=mean,
-                    stddev_s=stddev,
-                    max_s=largest,
-                    rows=rows,
-                    temp_blocks=temp,
-                    since=since,
-                )
-                for userid, dbid, toplevel, queryid, calls, total, mean, stddev, largest, rows, temp, since in head[
-                    "entries"
-                ]
-            },
+            entries={parse_key(key): _read_counter(numbers) for key, numbers in snapshot.rows.items()},
         )
-    except (ValueError, KeyError, TypeError, zlib.error):
+    except (ValueError, KeyError, TypeError):
         return None
+
+
+def _read_counter(text: str) -> Counter:
+    calls, total, mean, stddev, largest, rows, temp, *since = json.loads(text)
+    return Counter(
+        calls=calls,
+        total_s=total,
+        mean_s=mean,
+        stddev_s=stddev,
+        max_s=largest,
+        rows=rows,
+        temp_blocks=temp,
+        since=since[0] if since else None,
+    )
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _instant(seconds: float) -> datetime:

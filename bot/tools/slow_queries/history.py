@@ -8,18 +8,15 @@ common (overlap divided by union). Without any stored reading the counters' whol
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, Protocol
 
-from bot.storage.base import Snapshot
-from bot.tools.slow_queries.counters import Counters, dump_counters, load_counters
-from bot.tools.slow_queries.time_range import LONGEST_S, TimeRange
+from bot.storage.snapshots import Snapshot
+from bot.tools.slow_queries.counters import Counters, build_snapshot, read_snapshot
+from bot.tools.slow_queries.time_range import TimeRange
 from bot.tools.slow_queries.window import Window, build_window
-
-KEEP_S = LONGEST_S + 86_400
-"""How long stored readings are kept, in seconds: the longest range and a day."""
 
 # A window may miss the asked range by this share of it and still count as the asked one.
 _TOLERANCE = 0.01
@@ -29,12 +26,14 @@ _TOLERANCE_LEAST_S = 2.0
 class SnapshotStore(Protocol):
     """The part of ``bot.storage.base.Store`` that keeps readings."""
 
-    async def save_snapshot(self, snapshot: Snapshot, *, keep_s: float) -> None:
-        """See ``Store.save_snapshot``."""
+    async def save_snapshot(self, snapshot: Snapshot) -> None:
+        """See ``HistoryStore.save_snapshot``."""
         ...
 
-    async def find_snapshot(self, target: str, *, at: datetime, side: Literal["before", "after"]) -> Snapshot | None:
-        """See ``Store.find_snapshot``."""
+    async def find_snapshot(
+        self, target: str, *, at: datetime, side: Literal["before", "after"], keys: Collection[str] | None = None
+    ) -> Snapshot | None:
+        """See ``HistoryStore.find_snapshot``."""
         ...
 
 
@@ -56,13 +55,12 @@ class Choice:
 
 
 async def save_reading(store: SnapshotStore, target: str, counters: Counters) -> None:
-    """Store a reading for later questions, and drop those older than ``KEEP_S``.
+    """Store a reading for later questions. What is too old is dropped by ``bot.collector``.
 
     Raises:
         StoreError: the storage cannot be used.
     """
-    payload = await asyncio.to_thread(dump_counters, counters)
-    await store.save_snapshot(Snapshot(target=target, taken_at=counters.taken_at, payload=payload), keep_s=KEEP_S)
+    await store.save_snapshot(await asyncio.to_thread(build_snapshot, target, counters))
 
 
 async def choose_window(store: SnapshotStore, target: str, now: Counters, asked: TimeRange) -> Choice:
@@ -95,7 +93,7 @@ async def _load_around(store: SnapshotStore, target: str, at: datetime, now: Cou
         snapshot = await store.find_snapshot(target, at=at, side=side)
         if snapshot is None or snapshot.taken_at >= now.taken_at:
             continue
-        counters = await asyncio.to_thread(load_counters, snapshot.payload, taken_at=snapshot.taken_at)
+        counters = await asyncio.to_thread(read_snapshot, snapshot)
         # The name may point to another server than it did then; its numbers have nothing to do with ours.
         if counters is not None and counters.system_id == now.system_id:
             found.append(counters)

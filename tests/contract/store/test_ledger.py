@@ -1,4 +1,4 @@
-"""Usage, the audit chain, snapshots and gauges."""
+"""Usage, the audit chain and gauges."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from bot.storage.base import AuditRow, Snapshot, Store
+from bot.storage.base import AuditRow, Store
 from tests.contract.store.backends import Backend
 from tests.contract.store.makers import A, at, begin, claim, new_post, new_usage, outcome, put
 
@@ -121,40 +121,6 @@ async def test_a_tampered_line_is_found_in_a_chain_of_many_pages(store: Store, b
     assert await store.verify_audit() == (2100, None)
     backend.run_sql(url, "UPDATE audit SET detail = 'x' WHERE seq IN (1001, 2050)")
     assert await store.verify_audit() == (2100, 1001)
-
-
-def _snapshot(seconds: float, target: str = "shop") -> Snapshot:
-    return Snapshot(target=target, taken_at=at(seconds), payload=f"at {seconds}")
-
-
-async def test_the_nearest_snapshot_on_each_side_is_found(store: Store) -> None:
-    for seconds in (30, 10, 20):
-        await store.save_snapshot(_snapshot(seconds), keep_s=1000)
-    await store.save_snapshot(_snapshot(15, "other"), keep_s=1000)
-    assert await store.find_snapshot("shop", at=at(20), side="before") == _snapshot(20)
-    assert await store.find_snapshot("shop", at=at(20), side="after") == _snapshot(30)
-    assert await store.find_snapshot("shop", at=at(19.999999), side="before") == _snapshot(10)
-    assert await store.find_snapshot("shop", at=at(9), side="before") is None
-    assert await store.find_snapshot("shop", at=at(30), side="after") is None
-    assert await store.find_snapshot("none", at=at(30), side="before") is None
-
-
-async def test_of_two_snapshots_at_one_instant_the_later_one_counts_as_newest(store: Store) -> None:
-    await store.save_snapshot(_snapshot(10), keep_s=1000)
-    await store.save_snapshot(replace(_snapshot(10), payload="second"), keep_s=1000)
-    found = await store.find_snapshot("shop", at=at(10), side="before")
-    assert found is not None
-    assert found.payload == "second"
-
-
-async def test_old_snapshots_of_the_same_target_are_dropped(store: Store) -> None:
-    await store.save_snapshot(_snapshot(0), keep_s=60)
-    await store.save_snapshot(_snapshot(0, "other"), keep_s=60)
-    await store.save_snapshot(_snapshot(60), keep_s=60)
-    assert await store.find_snapshot("shop", at=at(1), side="before") == _snapshot(0)
-    await store.save_snapshot(_snapshot(60.000001), keep_s=60)
-    assert await store.find_snapshot("shop", at=at(1), side="before") is None
-    assert await store.find_snapshot("other", at=at(1), side="before") is not None
 
 
 async def test_gauges_count_what_waits(store: Store) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from agent_core.context import StepState
 from bot.storage import open_store
-from bot.storage.base import OutboxState, Snapshot, Store, StoreError
+from bot.storage.base import OutboxState, Store, StoreError
+from bot.storage.snapshots import Snapshot, Statement
 from tests.contract.store.backends import Backend
 from tests.contract.store.makers import (
     ALL,
@@ -52,8 +53,18 @@ async def _every_verb(store: Store) -> None:
     for _ in range(50):
         await store.add_audit(at=at(0), actor="U", action="a", thread_key=A, run_id="r1", detail="d" * 1000)
     await store.verify_audit()
-    await store.save_snapshot(Snapshot(target="t", taken_at=at(0), payload="z" * 1_000_000), keep_s=9)
+    rows = {f"key {n}": "1" * 100 for n in range(5_000)}
+    for minute in range(3):
+        await store.save_snapshot(Snapshot(target="t", taken_at=at(minute), head="", rows=rows))
     await store.find_snapshot("t", at=at(0), side="before")
+    await store.list_snapshots("t", start=at(0), end=at(9))
+    known = [Statement(key=key, fingerprint="f", sql="s" * 1000, db="d", user="u", own=False) for key in rows]
+    await store.save_statements("t", known)
+    await store.load_statements("t")
+    await store.list_unknown("t", limit=9)
+    await store.drop_snapshots(before=at(9))
+    await store.hold_lease("l", "p1", lease_s=9, now=at(0))
+    await store.end_lease("l", "p1")
     await store.count_rows()
     await store.next_wake(prefixes=ALL, now=at(0))
     await store.list_owners()

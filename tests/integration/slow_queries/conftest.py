@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Literal
 
 import pytest
 
-from bot.storage.base import Snapshot
+from bot.storage.snapshots import Snapshot
 from tests.servers.postgres import Lab, any_postgres, bare_postgres, postgres
 
 __all__ = ["any_postgres", "bare_postgres", "postgres"]
@@ -19,10 +20,12 @@ class MemorySnapshots:
     def __init__(self) -> None:
         self.snapshots: list[Snapshot] = []
 
-    async def save_snapshot(self, snapshot: Snapshot, *, keep_s: float) -> None:
+    async def save_snapshot(self, snapshot: Snapshot) -> None:
         self.snapshots.append(snapshot)
 
-    async def find_snapshot(self, target: str, *, at: datetime, side: Literal["before", "after"]) -> Snapshot | None:
+    async def find_snapshot(
+        self, target: str, *, at: datetime, side: Literal["before", "after"], keys: Collection[str] | None = None
+    ) -> Snapshot | None:
         mine = [s for s in self.snapshots if s.target == target]
         if side == "before":
             return next((s for s in reversed(mine) if s.taken_at <= at), None)

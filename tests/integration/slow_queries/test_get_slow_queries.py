@@ -8,6 +8,7 @@ import random
 import signal
 import statistics
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
@@ -18,7 +19,8 @@ from pydantic_core import to_json
 
 from agent_core.context import SystemClock
 from agent_core.errors import ToolFailed
-from bot.storage.base import Snapshot, StoreError
+from bot.storage.base import StoreError
+from bot.storage.snapshots import Snapshot
 from bot.tools.slow_queries import read_slow_queries, record_reading
 from bot.tools.slow_queries.answer import SlowQueries, SlowQuery
 from bot.tools.targets import Target, Targets
@@ -488,7 +490,7 @@ async def test_unknown_targets_and_other_engines_are_named(any_postgres: Lab, st
 
 async def test_a_store_that_cannot_be_used_costs_the_window_and_not_the_answer(any_postgres: Lab) -> None:
     class BrokenSnapshots(MemorySnapshots):
-        async def save_snapshot(self, snapshot: Snapshot, *, keep_s: float) -> None:
+        async def save_snapshot(self, snapshot: Snapshot) -> None:
             raise StoreError("disk full")
 
     database = await any_postgres.create_database()
@@ -507,7 +509,7 @@ async def test_a_call_that_is_cancelled_leaves_no_session_behind(any_postgres: L
     reached = asyncio.Event()
 
     class HangingSnapshots(MemorySnapshots):
-        async def save_snapshot(self, snapshot: Snapshot, *, keep_s: float) -> None:
+        async def save_snapshot(self, snapshot: Snapshot) -> None:
             reached.set()
             await asyncio.Event().wait()
 
@@ -537,7 +539,7 @@ async def test_windows_in_the_past_use_the_readings_next_to_them(any_postgres: L
             await record_reading(targets["lab"], store, CLOCK)
             taken = store.snapshots.pop()
             at = noon + timedelta(hours=hour)
-            store.snapshots.append(Snapshot(target=taken.target, taken_at=at, payload=taken.payload))
+            store.snapshots.append(replace(taken, taken_at=at))
     counted = []
     for hour in (0, 1):
         asked = f"{(noon + timedelta(hours=hour)).isoformat()}/{(noon + timedelta(hours=hour + 1)).isoformat()}"

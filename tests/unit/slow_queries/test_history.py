@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 import pytest
 
-from bot.storage.base import Snapshot
+from bot.storage.snapshots import Snapshot
 from bot.tools.slow_queries.counters import Counter, Counters, StatementKey
-from bot.tools.slow_queries.history import KEEP_S, Choice, choose_window, save_reading
-from bot.tools.slow_queries.time_range import LONGEST_S, parse_time_range
+from bot.tools.slow_queries.history import Choice, choose_window, save_reading
+from bot.tools.slow_queries.time_range import parse_time_range
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 BOOT = NOW - timedelta(days=30)
@@ -23,12 +24,13 @@ class Shelf:
     def __init__(self) -> None:
         self.snapshots: list[Snapshot] = []
 
-    async def save_snapshot(self, snapshot: Snapshot, *, keep_s: float) -> None:
-        assert keep_s == KEEP_S > LONGEST_S
+    async def save_snapshot(self, snapshot: Snapshot) -> None:
         self.snapshots.append(snapshot)
         self.snapshots.sort(key=lambda s: s.taken_at)
 
-    async def find_snapshot(self, target: str, *, at: datetime, side: Literal["before", "after"]) -> Snapshot | None:
+    async def find_snapshot(
+        self, target: str, *, at: datetime, side: Literal["before", "after"], keys: Collection[str] | None = None
+    ) -> Snapshot | None:
         mine = [s for s in self.snapshots if s.target == target]
         if side == "before":
             return next((s for s in reversed(mine) if s.taken_at <= at), None)

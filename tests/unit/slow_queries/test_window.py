@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.tools.slow_queries.counters import Counter, Counters, StatementKey, dump_counters, load_counters
+from bot.tools.slow_queries.counters import Counter, Counters, StatementKey, build_snapshot, read_snapshot
 from bot.tools.slow_queries.window import build_window
 
 KEY = StatementKey(10, 5, True, -(2**63))
@@ -165,12 +166,18 @@ def test_evictions_in_between_are_counted() -> None:
 )
 def test_a_stored_reading_comes_back_as_it_was(entries: dict[StatementKey, Counter], reset: bool) -> None:
     counters = read(entries, T0, reset_at=RESET if reset else None, evicted=3 if reset else None)
-    back = load_counters(dump_counters(counters), taken_at=T0)
-    assert back == counters
+    assert read_snapshot(build_snapshot("shop", counters)) == counters
 
 
-@pytest.mark.parametrize("payload", ["", "{}", "not base 85 \x00", "0" * 200])
-def test_a_damaged_reading_is_none(payload: str) -> None:
-    assert load_counters(payload, taken_at=T0) is None
-    whole = dump_counters(read({KEY: count([1.0])}, T0))
-    assert load_counters(whole[: len(whole) // 2], taken_at=T0) is None
+@pytest.mark.parametrize("head", ["", "{}", "[]", "null", '{"v":1}', '{"v":2}', '{"v":2,"now":"x"}'])
+def test_a_damaged_reading_is_none(head: str) -> None:
+    whole = build_snapshot("shop", read({KEY: count([1.0])}, T0))
+    assert read_snapshot(replace(whole, head=head)) is None
+
+
+@pytest.mark.parametrize(
+    "rows", [{"1/2": "[]"}, {"a/b/c/d": "[1,1,1,1,1,1,1]"}, {"1/2/1/3": "[1,1]"}, {"1/2/1/3": ""}, {"1/2/1/3": "7"}]
+)
+def test_a_reading_with_a_damaged_row_is_none(rows: dict[str, str]) -> None:
+    whole = build_snapshot("shop", read({KEY: count([1.0])}, T0))
+    assert read_snapshot(replace(whole, rows=rows)) is None

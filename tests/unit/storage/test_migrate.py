@@ -15,8 +15,9 @@ from bot.storage.migrate import load_migrations, migrate, split_statements
 
 NEWEST = load_migrations()[-1][0]
 TABLES = {
-    "approval", "audit", "draft", "erased", "feedback", "inbox", "installation", "message", "outbox", "output", "run",
-    "schedule", "schedule_run", "schema_version", "snapshot", "step", "summary", "thread", "usage", "used_nonce",
+    "approval", "audit", "draft", "erased", "feedback", "inbox", "installation", "lease", "message", "outbox", "output",
+    "run", "schedule", "schedule_run", "schema_version", "snapshot", "snapshot_row", "statement", "step", "summary",
+    "thread", "usage", "used_nonce",
 }  # fmt: skip
 
 
@@ -135,3 +136,22 @@ def test_a_file_of_the_first_schema_keeps_its_steps(connection: sqlite3.Connecti
     assert connection.execute("SELECT key, kind, result FROM step").fetchall() == [("model:1", "model", "said")]
     with pytest.raises(sqlite3.IntegrityError):
         connection.execute("INSERT INTO step VALUES ('r', 2, 'x', 'dream', 'm', 'd', 'read', 'done', '', 0, 1)")
+
+
+def test_a_file_of_the_schema_before_readings_had_rows_keeps_all_else(
+    connection: sqlite3.Connection, path: Path
+) -> None:
+    connection.execute("CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL) STRICT")
+    for number, sql in load_migrations()[:6]:
+        for statement in split_statements(sql):
+            connection.execute(statement)
+        connection.execute("INSERT INTO schema_version VALUES (?, 0)", (number,))
+    connection.execute("INSERT INTO thread (thread_key, last_at) VALUES ('t', 0)")
+    connection.execute("INSERT INTO snapshot (target, taken_at, payload) VALUES ('shop', 5, 'c-jjs0ss')")
+    assert migrate(connection, path, patience_s=1) == NEWEST
+    assert _tables(connection) == TABLES
+    assert connection.execute("SELECT thread_key FROM thread").fetchall() == [("t",)]
+    # a reading of the old form says nothing to the new one: the history begins anew
+    assert connection.execute("SELECT count(*) FROM snapshot").fetchall() == [(0,)]
+    connection.execute("INSERT INTO snapshot (target, taken_at, chain, head) VALUES ('shop', 6, 1, '{}')")
+    assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
