@@ -6,6 +6,7 @@ The escapes are those of https://www.postgresql.org/docs/current/runtime-config-
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent_core.errors import ToolFailed
@@ -18,9 +19,9 @@ _FIELDS: dict[str, bytes] = {
     "a": rb"(?P<app>[^\n]{0,64}?)",
     "u": rb"(?P<user>[^\n]{0,64}?)",
     "d": rb"(?P<db>[^\n]{0,64}?)",
-    "r": rb"[^\n]{0,200}?",
-    "h": rb"[^\n]{0,200}?",
-    "L": rb"[^\n]{0,200}?",
+    "r": rb"\S{0,200}?",
+    "h": rb"\S{0,200}?",
+    "L": rb"\S{0,200}?",
     "b": rb"[^\n]{0,200}?",
     "p": rb"(?P<pid>\d+)",
     "P": rb"\d*",
@@ -37,8 +38,18 @@ _FIELDS: dict[str, bytes] = {
     "Q": rb"-?\d+",
     "%": rb"%",
 }
+# Where a blank is all that stands between an application's name and that of a user or a database, it is open which word
+# is whose: "my app shop " may be two pairs by "%a %d ". Likely is the one in which user and database are one word each.
+_OPEN = re.compile(r"%-?\d*[abi] .*%-?\d*[ud]", re.DOTALL)
+_ONE_WORD = _FIELDS | {escape: rb"\S{0,64}?" for escape in "ud"}
+_ONE_WORD_IF_PLAIN = _FIELDS | {
+    "u": rb"(?P<user>(?(plain)\S{0,64}?|[^\n]{0,64}?))",
+    "d": rb"(?P<db>(?(plain)\S{0,64}?|[^\n]{0,64}?))",
+}
+_GROUP = re.compile(rb"\?P<(\w+)>")
 _NAMES = ("minute", "seconds", "zone", "epoch", "pid", "session", "line", "user", "db", "app")
-_ESCAPE = re.compile(r"%(-?\d+)?(.)", re.DOTALL)
+# As in Postgres's log_status_format: a second %q says nothing new, and what a last % is to say is passed over.
+_ESCAPE = re.compile(r"%(-?\d+)?(.|\Z)", re.DOTALL)
 
 COMMON = (
     "%m [%p] ",
@@ -112,38 +123,49 @@ def compile_prefix(text: str) -> Prefix:
     Raises:
         ToolFailed: code ``bad_prefix``; an escape that Postgres does not have.
     """
+    if _OPEN.search(text) is None:
+        head = _build_head(text, _FIELDS)
+    else:
+        plain = _GROUP.sub(b"?:", _build_head(text, _ONE_WORD))
+        head = rb"(?:(?=" + plain + rb"(?:" + LEVELS + rb"):  )(?P<plain>)|)" + _build_head(text, _ONE_WORD_IF_PLAIN)
+    seen = {name.decode() for name in _GROUP.findall(head)}
+    missing = b"".join(rb"(?P<%b>(?!))?" % name.encode() for name in _NAMES if name not in seen)
+    whole = (
+        rb"^" + head + rb"(?P<level>" + LEVELS + rb"):  (?:" + DURATION + rb")?"
+        rb"(?P<body>[^\n]*+(?:\n\t[^\n]*+)*+)\n?" + missing
+    )
+    return Prefix(text=text, entry=re.compile(whole, re.MULTILINE))
+
+
+def _build_head(text: str, fields: Mapping[str, bytes]) -> bytes:
+    """Build the pattern of a prefix; the second of two equal escapes has no name in it."""
     parts: list[bytes] = []
-    seen: set[str] = set()
+    seen: set[bytes] = set()
     at, optional = 0, False
     for match in _ESCAPE.finditer(text):
         parts.append(re.escape(text[at : match.start()].encode()))
         at = match.end()
         escape, width = match[2], match[1]
-        if escape == "q":
-            parts.append(b"(?:")
-            optional = True
+        if escape in ("q", ""):
+            parts += [b"(?:"] if escape and not optional else []
+            optional = optional or bool(escape)
             continue
-        field = _FIELDS.get(escape)
+        field = fields.get(escape)
         if field is None:
             raise ToolFailed(
                 f"log_line_prefix {text[:80]!r} has %{escape}, which Postgres does not know",
                 code="bad_prefix",
                 fix="copy log_line_prefix from postgresql.conf, or from SHOW log_line_prefix",
             )
-        for name in re.findall(r"\?P<(\w+)>", field.decode()):
+        for name in _GROUP.findall(field):
             if name in seen:
-                field = field.replace(b"?P<%b>" % name.encode(), b"?:")
+                field = field.replace(b"?P<%b>" % name, b"?:")
             seen.add(name)
         parts.append(rb" *+" + field + rb" *" if width else field)
     parts.append(re.escape(text[at:].encode()))
     if optional:
         parts.append(b")?")
-    missing = b"".join(rb"(?P<%b>(?!))?" % name.encode() for name in _NAMES if name not in seen)
-    whole = (
-        rb"^" + b"".join(parts) + rb"(?P<level>" + LEVELS + rb"):  (?:" + DURATION + rb")?"
-        rb"(?P<body>[^\n]*+(?:\n\t[^\n]*+)*+)\n?" + missing
-    )
-    return Prefix(text=text, entry=re.compile(whole, re.MULTILINE))
+    return b"".join(parts)
 
 
 def guess_prefix(sample: bytes) -> Prefix | None:
