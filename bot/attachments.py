@@ -1,4 +1,4 @@
-"""Files of a thread, between the chat platforms and the sandbox: attached ones in, made ones out."""
+"""Files of a thread, between the chat platforms and the tools: attached ones in, made ones out."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import structlog
 from adapters.chat import Attachment, ChatAdapter, FileRef, Message, Said, ThreadRef
 from agent_core.context import Clock, Redactor
 from agent_core.runtime.events import RunEvent, ToolFinished
+from agent_core.tools.base import ToolResult
+from bot.result_files import build_result_files
 from bot.tools.python_sandbox.collect import LeftOut
 from bot.tools.python_sandbox.files import MadeFile, clean_file_name, format_size
 from bot.tools.python_sandbox.folders import SWEEP_EVERY_S, Folders
@@ -225,13 +227,13 @@ def _choose(noted: Sequence[Upload], names: Collection[str] | None) -> tuple[lis
 
 
 class RunFiles:
-    """Follows one run for what its calls of ``run_python`` made.
+    """Follows one run for the files that its answer brings along: what programs made, and tables and pictures.
 
     A result that is replayed from the journal of an earlier attempt counts like any other, so a resumed run brings the
     files of exactly the calls that it rests on.
 
     Args:
-        attachments: loads what was made; None where there is no sandbox.
+        attachments: loads what calls of ``run_python`` made; None where there is no sandbox.
         thread_key: of the run.
     """
 
@@ -239,19 +241,23 @@ class RunFiles:
         self._attachments = attachments
         self._thread_key = thread_key
         self._made: dict[tuple[str, str], None] = {}
+        self._results: dict[tuple[str, str], ToolResult] = {}
 
     def on_event(self, event: RunEvent) -> None:
         """Take one event of the run, or of a run inside it."""
-        if not isinstance(event, ToolFinished) or event.result.name != RUN_PYTHON:
+        if not isinstance(event, ToolFinished):
             return
-        if output_id := find_output_id(event.result.content):
+        self._results[event.run_id, event.result.call_id] = event.result
+        if event.result.name == RUN_PYTHON and (output_id := find_output_id(event.result.content)):
             self._made[event.run_id, output_id] = None
 
-    async def build(self) -> tuple[Attachment, ...]:
-        """Build what the run's answer brings along."""
+    async def build(self, *, whole: bool = False) -> tuple[Attachment, ...]:
+        """Build what the run's answer brings along; ``whole``: see ``build_result_files``."""
+        files = await asyncio.to_thread(build_result_files, tuple(self._results.values()), whole=whole)
         if self._attachments is None or not self._made:
-            return ()
-        return self._attachments.build(await self._attachments.load_made(self._thread_key, tuple(self._made)))
+            return files
+        made = await self._attachments.load_made(self._thread_key, tuple(self._made))
+        return (*self._attachments.build(made), *files)
 
     async def render(self) -> tuple[str, tuple[Attachment, ...]] | None:
         """Render the one program that a command ran; None where it ran none."""

@@ -314,7 +314,7 @@ class Session:
         error = "" if ended.ok else "command"
         answer = Answer(text=ended.text, error=error, answered=desk.watch.answered, private=ended.private)
         if (shown := await made.render()) is None:
-            return answer
+            return replace(answer, files=await made.build(whole=True))
         text, files = shown  # a program that ran is everybody's, also where it failed
         return replace(answer, text=text, files=files, private=False)
 

@@ -9,6 +9,7 @@ from reading.cells import is_code, label, write_instant, write_value
 from reading.past import parse_result
 
 MAX_COLUMNS = 6
+MAX_GRID_COLUMNS = 10
 MAX_ROWS = 20
 MAX_OUTLINE = 60
 _MAX_TEXT = 6_000
@@ -85,12 +86,16 @@ def _render_object(value: Mapping[str, object], labels: Mapping[str, str]) -> li
         return [_plain(value["result"])]
     lines = _frame_lines(value, labels)
     rows = value.get("rows")
-    if isinstance(rows, list):
+    if isinstance(rows, list) and isinstance(value.get("columns"), list):
+        lines += ["", *_render_grid(read_rows(value), labels)]
+    elif isinstance(rows, list):
         lines += ["", *(_render_list("rows", rows, labels) if rows else [_say(labels, "No rows.")])]
     facts: list[str] = []
     blocks: list[str] = []
     for key, part in value.items():
         if key in _HIDDEN or part in (None, "", [], {}) or (key == "left_out" and not part):
+            continue
+        if key in ("columns", "types") and isinstance(rows, list):  # the head of the rows
             continue
         if isinstance(part, list | Mapping) or (isinstance(part, str) and "\n" in part):
             blocks += ["", f"**{label(key)}**", *_render_part(key, part, labels)]
@@ -105,6 +110,34 @@ def _render_object(value: Mapping[str, object], labels: Mapping[str, str]) -> li
         text = warning.get("message", warning) if isinstance(warning, Mapping) else warning
         lines += ["", f"**{_say(labels, 'Warning')}:** {write_value('', text)}"]
     return lines
+
+
+def read_rows(value: Mapping[str, object]) -> list[Mapping[str, object]]:
+    """Return the rows of an answer by name, also where they are lists beside a list of ``columns``."""
+    rows, columns = value.get("rows"), value.get("columns")
+    if not isinstance(rows, list):
+        return []
+    if not isinstance(columns, list):
+        return [row for row in rows if isinstance(row, Mapping)]
+    names: list[str] = []
+    for column in map(str, columns):
+        same = sum(name == column or name.startswith(f"{column} (") for name in names)
+        names.append(f"{column} ({same + 1})" if same else column)
+    return [dict(zip(names, row, strict=False)) for row in rows if isinstance(row, list)]
+
+
+def _render_grid(rows: Sequence[Mapping[str, object]], labels: Mapping[str, str]) -> list[str]:
+    """Render rows of whatever columns somebody asked for: in their order, and as they are."""
+    if not rows:
+        return [_say(labels, "No rows.")]
+    columns = list(rows[0])
+    shown = columns[:MAX_GRID_COLUMNS]
+    lines = ["| " + " | ".join(map(_cell, shown)) + " |", "|" + " --- |" * len(shown)]
+    for row in rows[:MAX_ROWS]:
+        lines.append("| " + " | ".join(_cell(write_value("", row.get(c))) for c in shown) + " |")
+    more = len(columns) - len(shown)
+    lines += ["", f"… {more} {_say(labels, 'more columns')}"] if more else []
+    return lines + _rest(len(rows), labels)
 
 
 def _left_out(value: Mapping[str, object], labels: Mapping[str, str]) -> list[str]:

@@ -84,6 +84,7 @@ CHINESE = Phrases(
         "What to do": "处理办法",
         "No rows.": "没有符合条件的行。",
         "more rows": "行未显示",
+        "more columns": "列未显示",
         "durations are": "时长含义",
         "Failed": "失败",
         "Empty result.": "结果为空。",

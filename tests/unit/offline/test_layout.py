@@ -208,3 +208,25 @@ def test_what_a_duration_means_is_a_column_where_the_rows_differ_in_it() -> None
     lines = render_result(json.dumps({"ok": True, "rows": rows}), {}).splitlines()
     assert lines[0].startswith("| # | duration | duration kind | calls |")
     assert "| single |" in lines[3]
+
+
+def test_rows_beside_their_columns_are_a_table_in_the_asked_order() -> None:
+    answer = {
+        "ok": True,
+        "target": "shop",
+        "columns": ["id", "id", "a|b"],
+        "types": ["int4"] * 3,
+        "rows": [[1, 2, "x"]],
+    }
+    text = render_result(json.dumps(answer), {})
+    assert "| id | id (2) | a\\|b |" in text
+    assert "| 1 | 2 | x |" in text
+    assert "int4" not in text
+
+
+def test_columns_and_rows_beyond_the_bounds_are_counted() -> None:
+    answer = {"ok": True, "columns": [f"c{n}" for n in range(13)], "rows": [list(range(13))] * 25}
+    text = render_result(json.dumps(answer), {})
+    assert "… 3 more columns" in text
+    assert "… 5 more rows" in text
+    assert render_result(json.dumps({"ok": True, "columns": ["a"], "rows": []}), {}) == "No rows."
