@@ -43,6 +43,7 @@ docs: $(STAMP)
 	$(BIN)/python -m scripts.write_docs
 	$(BIN)/python -m scripts.write_bug_table
 	$(BIN)/python -m scripts.write_chat_rows
+	$(BIN)/python -m scripts.write_database_rows
 	$(BIN)/python -m scripts.write_manifest
 
 features: $(STAMP)

@@ -20,10 +20,13 @@ PAGE = ROOT / "docs" / "chat-bug-rows.md"
 _NAME = re.compile(r"test_((?:b\d{3}_)+)(\w+)")
 
 
-def find_tests(root: Path = ROOT) -> Mapping[str, Sequence[FoundTest]]:
-    """Find the tests of every row (``B051``) by their names, sorted by file and line."""
+def find_tests(root: Path = ROOT, *, name: re.Pattern[str] = _NAME) -> Mapping[str, Sequence[FoundTest]]:
+    """Find the tests of every row (``B051``) by their names, sorted by file and line.
+
+    ``name`` matches a test's name: first the ids of its rows, each with ``_`` behind it, then what goes wrong.
+    """
     found: defaultdict[str, list[FoundTest]] = defaultdict(list)
-    for match, test in find_named(_NAME, root):
+    for match, test in find_named(name, root):
         for row in match[1].strip("_").split("_"):
             found[row.upper()].append(test)
     return found
@@ -31,13 +34,20 @@ def find_tests(root: Path = ROOT) -> Mapping[str, Sequence[FoundTest]]:
 
 def render_page(tests: Mapping[str, Sequence[FoundTest]]) -> str:
     """Return the text of the page."""
-    tried = sum(1 for row in ROWS if tests.get(row.id))
-    return "\n".join([*_HEAD, f"{tried} of {len(ROWS)} rows have tests.", "", *_TABLE, *_lines(tests), ""])
+    return lay_out(_HEAD, ROWS, tests, name=_NAME)
 
 
-def _lines(tests: Mapping[str, Sequence[FoundTest]]) -> Iterator[str]:
-    for row in ROWS:
-        kept = describe_kept(_NAME, tests.get(row.id, ()), row.why_not)
+def lay_out(
+    head: Sequence[str], rows: Sequence[ChatRow], tests: Mapping[str, Sequence[FoundTest]], *, name: re.Pattern[str]
+) -> str:
+    """Lay out a page: its head, how many rows have tests, and the table."""
+    tried = sum(1 for row in rows if tests.get(row.id))
+    return "\n".join([*head, f"{tried} of {len(rows)} rows have tests.", "", *_TABLE, *_lines(rows, tests, name), ""])
+
+
+def _lines(rows: Sequence[ChatRow], tests: Mapping[str, Sequence[FoundTest]], name: re.Pattern[str]) -> Iterator[str]:
+    for row in rows:
+        kept = describe_kept(name, tests.get(row.id, ()), row.why_not)
         yield f"| {row.id} | {row.symptom} | {_links(row)} | {kept} |"
 
 
