@@ -1,4 +1,4 @@
-"""The rows of docs/database-bug-rows.md, which ``scripts.write_database_rows`` lays out: bugs of other database tools."""
+"""The rows of docs/database-bug-rows.md, laid out by ``scripts.write_database_rows``: bugs of other database tools."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_a_terminal_sees_a_bar_that_is_gone_at_the_end(tmp_path: Path) -> None:
     assert shown.endswith("\r\x1b[K")
 
 
-def test_dbops_bug_32_memory_stays_bounded_whatever_the_log_holds(tmp_path: Path) -> None:
+def test_d32_memory_stays_bounded_whatever_the_log_holds(tmp_path: Path) -> None:
     path = tmp_path / "many.log"
     with path.open("w") as stream:
         for number in range(60_000):  # every tenth statement is a shape of its own

@@ -13,14 +13,14 @@ from tests.unit.slow_logs.logs import PREFIX, calls_of, csv_row, my, only, pg, r
 PLAN = "plan:\nQuery Text: select pg_sleep(8);\nResult  (cost=0.00..0.01 rows=1 width=4)"
 
 
-def test_dbops_bug_27_a_csv_statement_inherited_the_duration_before_it() -> None:
+def test_d27_a_csv_statement_inherited_the_duration_before_it() -> None:
     answer = read(
         csv_row("duration: 9000.000 ms  statement: select 1", line=1) + csv_row("statement: select 2 from t", line=2)
     )
     assert calls_of(answer) == {"select $1": 1}
 
 
-def test_dbops_bug_28_a_csv_duration_was_paired_with_the_wrong_statement() -> None:
+def test_d28_a_csv_duration_was_paired_with_the_wrong_statement() -> None:
     log = (
         csv_row("statement: select 1 from a", session="1.a", line=1)
         + csv_row("statement: select 1 from b", session="1.b", line=1)
@@ -33,7 +33,7 @@ def test_dbops_bug_28_a_csv_duration_was_paired_with_the_wrong_statement() -> No
 
 
 @pytest.mark.parametrize("kind", ["stderr", "csvlog"])
-def test_dbops_bug_29_auto_explain_and_duration_counted_a_statement_twice(kind: str) -> None:
+def test_d29_auto_explain_and_duration_counted_a_statement_twice(kind: str) -> None:
     messages = [f"duration: 8453.800 ms  {PLAN}", "duration: 8454.200 ms  statement: select pg_sleep(8);"] * 2
     log = "".join(pg(m) if kind == "stderr" else csv_row(m, line=n) for n, m in enumerate(messages, 1))
     row = only(read(log))
@@ -42,7 +42,7 @@ def test_dbops_bug_29_auto_explain_and_duration_counted_a_statement_twice(kind: 
     assert row.example_plan == "Result (cost=0.00..0.01 rows=1 width=4)"
 
 
-def test_dbops_bug_29_a_plan_behind_its_duration_counted_as_another_execution() -> None:
+def test_d29_a_plan_behind_its_duration_counted_as_another_execution() -> None:
     plan = "duration: 5.000 ms  plan:\nQuery Text: select $1\nResult  (cost=0.00..0.01 rows=1 width=4)"
     timed_ = "duration: 5.100 ms  execute <unnamed>: select $1"
     row = only(read("".join(map(pg, [timed_, plan] * 3))))
@@ -52,7 +52,7 @@ def test_dbops_bug_29_a_plan_behind_its_duration_counted_as_another_execution() 
     assert only(read(early)).calls == 2
 
 
-def test_dbops_bug_30_a_stray_quote_ended_the_reading_of_a_csv_file() -> None:
+def test_d30_a_stray_quote_ended_the_reading_of_a_csv_file() -> None:
     good = csv_row("duration: 5.000 ms  statement: select 'a\nb'")
     answer = read(good * 3 + good.replace('"duration', '"dura"tion') + good * 5)
     assert only(answer).calls == 8
@@ -60,20 +60,20 @@ def test_dbops_bug_30_a_stray_quote_ended_the_reading_of_a_csv_file() -> None:
     assert answer.damaged.examples[0].line == 7
 
 
-def test_dbops_bug_31_reading_that_begins_inside_an_entry_made_half_of_it_a_statement() -> None:
+def test_d31_reading_that_begins_inside_an_entry_made_half_of_it_a_statement() -> None:
     log = timed("select 1\n from a\n where b = 2", 5) + timed("select 1 from t", 5)
     answer = read(log[log.index(" from a") - 1 :], prefix=PREFIX)
     assert calls_of(answer) == {"select $1 from t": 1}
     assert "begins inside an entry" in answer.damaged.examples[0].reason
 
 
-def test_dbops_bug_32_a_log_that_cannot_be_read_gave_an_empty_report_and_success() -> None:
+def test_d32_a_log_that_cannot_be_read_gave_an_empty_report_and_success() -> None:
     # The memory bound is held by a process of its own: tests/integration/slow_logs.
     answer = read(timed("select 1", 5) + "garbage\n" * 10, prefix=PREFIX)
     assert (only(answer).calls, answer.damaged.lines, answer.coverage.complete) == (1, 10, False)
 
 
-def test_dbops_bug_33_times_were_shifted_by_the_zone_of_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_d33_times_were_shifted_by_the_zone_of_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     log = timed("select 1", 5, at="2026-05-01 10:00:00.000 UTC") + timed(
         "select 1", 5, at="2026-05-01 13:00:00.000 +02"
     )
@@ -92,7 +92,7 @@ def test_dbops_bug_33_times_were_shifted_by_the_zone_of_the_reader(monkeypatch: 
     assert seen == {(2, "2026-05-01T10:00:00.000Z", "2026-05-01T11:00:00.000Z")}
 
 
-def test_dbops_bug_34_times_of_5_7_made_since_find_nothing() -> None:
+def test_d34_times_of_5_7_made_since_find_nothing() -> None:
     since = datetime(2026, 5, 1, 9, 59, tzinfo=UTC).timestamp()
     for time_line in ("2026-05-01T10:00:00.123456Z", "2026-05-01T12:00:00.123456+02:00", "260501 10:00:00"):
         assert only(read(my("select 1", time=time_line, timestamp=None), since=since)).calls == 1
@@ -100,7 +100,7 @@ def test_dbops_bug_34_times_of_5_7_made_since_find_nothing() -> None:
     assert only(read(my("select 1", time="260501 17:00:00"), since=since)).first_seen == "2026-05-01T10:00:00.000Z"
 
 
-def test_dbops_bug_35_a_two_digit_year_and_a_padded_hour_could_not_be_read() -> None:
+def test_d35_a_two_digit_year_and_a_padded_hour_could_not_be_read() -> None:
     entry = my("select 1", time="260501  9:05:07", timestamp=None)
     answer = read(entry + my("select 1", time=None, timestamp=None))
     row = only(answer)
@@ -108,7 +108,7 @@ def test_dbops_bug_35_a_two_digit_year_and_a_padded_hour_could_not_be_read() -> 
     assert any("zone" in warning for warning in answer.warnings)
 
 
-def test_dbops_bug_40_cancelled_statements_appeared_nowhere() -> None:
+def test_d40_cancelled_statements_appeared_nowhere() -> None:
     log = (
         timed("select 1 from a", 5)
         + pg("canceling statement due to statement timeout", level="ERROR")
