@@ -44,6 +44,8 @@ READER_GRANTS = (
 _SETTINGS: Mapping[str, str] = {
     "performance-schema": "ON",
     "performance-schema-instrument": "statement/%=ON",
+    # Without events_statements_current the histories stay empty, whatever they are set to.
+    "performance-schema-consumer-events-statements-current": "ON",
     "performance-schema-consumer-events-statements-history-long": "ON",
     "performance-schema-consumer-statements-digest": "ON",
     # Nothing here outlives the process, so nothing has to survive a power cut.
