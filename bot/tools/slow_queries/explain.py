@@ -7,57 +7,86 @@ transaction that is rolled back.
 
 from __future__ import annotations
 
-import json
-import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from agent_core.context import Clock
 from agent_core.errors import ToolFailed
+from bot.tools.envelope import Envelope, LeftOut
 from bot.tools.slow_queries.connection import OWN_MARK, ReadOnly, open_read_only
-from bot.tools.slow_queries.failures import explain_error, quote_name
+from bot.tools.slow_queries.explain_find import find_statement
+from bot.tools.slow_queries.explain_findings import TableFacts
+from bot.tools.slow_queries.explain_prepare import (
+    ParameterValue,
+    Prepared,
+    check_values,
+    plan_prepared,
+    prepare_statement,
+)
+from bot.tools.slow_queries.explain_reads import only_reads
+from bot.tools.slow_queries.explain_tree import redact_tree
 from bot.tools.slow_queries.plan import PlanLine, list_relations, read_plan
-from bot.tools.slow_queries.redact_sql import redact_message, redact_sql
+from bot.tools.slow_queries.redact_sql import fingerprint_sql, redact_sql
 from bot.tools.slow_queries.statement_check import take_statement
 from bot.tools.targets import Target, Targets
-
-if TYPE_CHECKING:
-    from psycopg import Error
 
 STATEMENT_TIMEOUT_S = 10.0
 """How long planning may take on the server, in seconds."""
 
-_GENERIC_PLAN_SINCE = 160_000
-_PREPARED = "hermod_statement"
-_PREPARE = f"PREPARE {_PREPARED} {OWN_MARK} AS "
-_RELATION = re.compile(r"permission denied for (?:table|view|materialized view|foreign table|relation) (\S+)")
+Mode = Literal["generic", "params", "analyze"]
+Form = Literal["summary", "json"]
 
-# SQLSTATE classes whose messages are about the statement that was passed in.
-_STATEMENT_CLASSES = ("42", "22", "0A", "21", "3F")
+_GENERIC = "the plan is the generic one, for values that are not known; for rare values it may differ"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryPlan:
-    """The envelope. ``rows`` are the plan's nodes from the top; ``plan_kind`` says what the plan holds for."""
+class QueryPlan(Envelope):
+    """The answer.
 
-    ok: Literal[True] = True
-    target: str
-    engine: str
-    engine_version: str
-    source: str
+    Args:
+        sql: what was planned, without literals.
+        fingerprint: of its shape, as get_slow_queries has it.
+        plan_kind: what the plan holds for: values that are not known (``generic``), those of the text
+            (``literal``), or the given ones (``params``).
+        findings: what stands out, in words.
+        total_cost, estimated_rows: of the whole statement, by the planner.
+        rows: the plan's nodes from the top; ``truncated.rows`` counts those left out.
+        plan: EXPLAIN's own tree without literals, where the form json was asked for.
+    """
+
     sql: str
-    plan_kind: Literal["generic", "literal"]
-    rows: tuple[PlanLine, ...]
+    fingerprint: str
+    plan_kind: Literal["generic", "literal", "params"]
     findings: tuple[str, ...]
     total_cost: float
     estimated_rows: int
-    left_out: int
-    warnings: tuple[str, ...]
-    took_ms: float
+    rows: tuple[PlanLine, ...]
+    plan: Mapping[str, object] | None = None
 
 
-async def explain_statement(targets: Targets, clock: Clock, *, sql: str, target: str | None = None) -> QueryPlan:
-    """Plan ``sql`` on a target.
+async def explain_statement(
+    targets: Targets,
+    clock: Clock,
+    *,
+    sql: str | None = None,
+    fingerprint: str | None = None,
+    params: Sequence[ParameterValue] | None = None,
+    mode: Mode | None = None,
+    form: Form = "summary",
+    target: str | None = None,
+) -> QueryPlan:
+    """Plan a statement on a target.
+
+    Args:
+        targets: the configured databases.
+        clock: time.
+        sql: the statement; or
+        fingerprint: of one in the live statistics of the target.
+        params: values of ``$1``, ``$2``, ... in order.
+        mode: ``generic`` for values that are not known, ``params`` for the given ones; None chooses.
+        form: ``json`` adds EXPLAIN's whole tree.
+        target: a name; None is the only one.
 
     Raises:
         ToolFailed: with one of the codes in ``docs/tools.md``; a parse error says where in ``sql`` it is.
@@ -65,139 +94,107 @@ async def explain_statement(targets: Targets, clock: Clock, *, sql: str, target:
     began = clock.monotonic()
     where = targets.resolve(target)
     where.require("postgresql", tool="explain_query")
-    statement, has_parameters = take_statement(sql)
+    _check_question(sql, fingerprint, params, mode)
+    statement = None if sql is None else take_statement(sql)[0]
+    if mode == "analyze":
+        _refuse_analyze(where, statement)
     async with open_read_only(where, own_queries=False, statement_timeout_s=STATEMENT_TIMEOUT_S) as db:
-        await _prepare(db, statement)
-        generic = has_parameters and db.version_num >= _GENERIC_PLAN_SINCE
-        body = await _explain(db, statement, generic=generic, parameters=has_parameters)
+        if statement is None:
+            statement = take_statement(await find_statement(db, fingerprint or ""))[0]
+        prepared = await prepare_statement(db, statement)
+        values = _choose_values(prepared, params, mode)
+        body = await plan_prepared(db, prepared, values)
         try:
-            plan = read_plan(body, await _fetch_table_rows(db, body))
+            plan = read_plan(body, await fetch_table_facts(db, list_relations(body)))
         except ValueError as error:
             raise ToolFailed(f"target {where.name!r}: {error}", code="failed") from None
         version = db.version
-    warnings: tuple[str, ...] = ()
-    if has_parameters:
-        warnings = ("the plan is the generic one, for values that are not known; for rare values it may differ",)
     return QueryPlan(
         target=where.name,
         engine="postgresql",
         engine_version=version,
         source="EXPLAIN (the statement was planned, not run)",
+        truncated=LeftOut(rows=plan.left_out),
+        warnings=_warn(prepared, values),
         sql=redact_sql(statement),
-        plan_kind="generic" if has_parameters else "literal",
+        fingerprint=fingerprint_sql(statement),
+        plan_kind="literal" if not prepared.types else "generic" if values is None else "params",
         rows=plan.lines,
         findings=plan.findings,
         total_cost=round(plan.total_cost, 2),
         estimated_rows=plan.estimated_rows,
-        left_out=plan.left_out,
-        warnings=warnings,
+        plan=redact_tree(body) if form == "json" else None,
         took_ms=round((clock.monotonic() - began) * 1000, 1),
     )
 
 
-async def _prepare(db: ReadOnly, statement: str) -> None:
-    """Let the server parse the statement over the protocol that takes exactly one."""
-    import psycopg
-
-    connection = db.connection
-    connection.prepare_threshold = 1  # None would make psycopg ignore prepare=True
-    try:
-        # A comment at the end must not swallow anything, hence the line break.
-        await db.execute((_PREPARE + statement + "\n").encode(), prepare=True)
-    except psycopg.Error as error:
-        raise _explain_failure(error, db.target, statement, offset=len(_PREPARE)) from None
-    finally:
-        connection.prepare_threshold = None
-
-
-async def _explain(db: ReadOnly, statement: str, *, generic: bool, parameters: bool) -> object:
-    """Ask for the plan; with parameters for the one that the server would use without knowing their values."""
-    import psycopg
-
-    options = f"EXPLAIN {OWN_MARK} (FORMAT JSON, VERBOSE"
-    try:
-        if generic:
-            # Parameters in the text need the simple protocol here; that there is one statement was made sure.
-            head = f"{options}, GENERIC_PLAN) "
-            cursor = await db.execute((head + statement + "\n").encode())
-        else:
-            head = f"{options}) EXECUTE {_PREPARED}"
-            arguments = await _null_arguments(db) if parameters else ""
-            # Without this, NULLs are planned for, and a comparison with NULL has a plan that reads nothing.
-            await db.execute(b"set local plan_cache_mode = force_generic_plan")
-            cursor = await db.execute((head + arguments).encode())
-        row = await cursor.fetchone()
-    except psycopg.Error as error:
-        raise _explain_failure(error, db.target, statement, offset=len(f"{options}, GENERIC_PLAN) ")) from None
-    body: object = None if row is None else next(iter(row.values()))
-    return json.loads(body) if isinstance(body, str) else body
+def _check_question(
+    sql: str | None, fingerprint: str | None, params: Sequence[ParameterValue] | None, mode: Mode | None
+) -> None:
+    if (sql is None) == (fingerprint is None):
+        raise ToolFailed(
+            "neither sql nor fingerprint was given" if sql is None else "both sql and fingerprint were given",
+            code="parse_failed",
+            fix="pass sql, or the fingerprint of a statement from get_slow_queries",
+        )
+    if mode == "params" and params is None:
+        raise ToolFailed(
+            "mode params plans for given values, and none were given",
+            code="bad_parameters",
+            fix="pass params with one value for each $n, or leave mode out",
+        )
 
 
-async def _null_arguments(db: ReadOnly) -> str:
-    row = await db.fetch_one(
-        f"select {OWN_MARK} coalesce(array_length(parameter_types, 1), 0) as count "
-        f"from pg_catalog.pg_prepared_statements where name = '{_PREPARED}'"
+def _refuse_analyze(where: Target, statement: str | None) -> None:
+    """ANALYZE runs the statement. Nothing here can ask a person, so nothing runs."""
+    if statement is not None and not only_reads(statement):
+        raise ToolFailed(
+            "mode analyze would run the statement, and it does more than read",
+            code="not_read_only",
+            fix="leave mode out: the plan of a write is shown without running it",
+        )
+    raise ToolFailed(
+        f"target {where.name!r}: mode analyze runs the statement, which needs a person's approval, and approvals are "
+        "not available in this release; nothing was run",
+        code="approval_required",
+        fix="leave mode out for the plan without running it, or pass params for the plan of certain values",
     )
-    count = 0 if row is None else row["count"]
-    return f"({', '.join(['NULL'] * count)})" if isinstance(count, int) and count else ""
 
 
-async def _fetch_table_rows(db: ReadOnly, body: object) -> dict[str, float]:
-    """The tables' sizes as the planner knows them; needs no right on the tables."""
-    relations = list_relations(body)
+def _choose_values(
+    prepared: Prepared, params: Sequence[ParameterValue] | None, mode: Mode | None
+) -> tuple[ParameterValue, ...] | None:
+    """The values to plan for; None for those of the text, or unknown ones."""
+    if params is None or mode == "generic":
+        return None
+    check_values(params, prepared.types)
+    return tuple(params) if prepared.types else None
+
+
+def _warn(prepared: Prepared, values: tuple[ParameterValue, ...] | None) -> tuple[str, ...]:
+    generic = (_GENERIC,) if prepared.types and values is None else ()
+    return (*generic, *(f"the text does not tell a type: {note}" for note in prepared.notes))
+
+
+async def fetch_table_facts(db: ReadOnly, relations: Sequence[tuple[str, str]]) -> dict[str, TableFacts]:
+    """What the server knows of tables, by name without schema; needs no right beyond those that a plan needs."""
     rows = await db.fetch(
-        f"select {OWN_MARK} c.relname::text as name, greatest(c.reltuples, 0)::float8 as count "
+        f"select {OWN_MARK} c.relname::text as name, greatest(c.reltuples, 0)::float8 as count, "
+        # Statistics are shown to those who may read the columns; with row security to none.
+        "case when c.relkind not in ('r', 'm') or pg_catalog.pg_relation_size(c.oid) = 0 then null "
+        "when exists (select from pg_catalog.pg_stats s where s.schemaname = n.nspname and s.tablename = c.relname) "
+        "then true when pg_catalog.has_table_privilege(c.oid, 'select') and not c.relrowsecurity then false end "
+        "as analyzed, coalesce(t.n_mod_since_analyze, 0)::int8 as changed "
         "from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace "
+        "left join pg_catalog.pg_stat_all_tables t on t.relid = c.oid "
         "where (n.nspname::text, c.relname::text) in (select * from unnest(%s::text[], %s::text[]))",
         ([schema for schema, _ in relations], [name for _, name in relations]),
     )
-    return {str(row["name"]): count for row in rows if isinstance(count := row["count"], float)}
-
-
-def _explain_failure(error: Error, target: Target, statement: str, *, offset: int) -> ToolFailed:
-    state = error.sqlstate or ""
-    said = redact_message(error.diag.message_primary or "", statement)
-    if state == "42601" and "multiple commands" in (error.diag.message_primary or ""):
-        return ToolFailed(
-            "there is more than one statement in the text",
-            code="multiple_statements",
-            fix="explain one statement at a time",
+    return {
+        str(row["name"]): TableFacts(
+            rows=count if isinstance(count := row["count"], float) else 0.0,
+            analyzed=analyzed if isinstance(analyzed := row["analyzed"], bool) else None,
+            changed_rows=changed if isinstance(changed := row["changed"], int) else 0,
         )
-    if state == "42501":
-        return _privilege_failure(error, target)
-    if not state.startswith(_STATEMENT_CLASSES):
-        return explain_error(error, target)
-    place = _place(error.diag.statement_position, statement, offset)
-    fixes = {
-        "42P01": "check the table's name, and write its schema in front of it",
-        "42703": "check the column's name",
-        "42P18": "write the parameter's type behind it, for example $1::text",
-        "42P02": "write $1, $2, ... for values that are not known",
+        for row in rows
     }
-    return ToolFailed(
-        f"target {target.name!r}: the statement cannot be planned: {said}{place}",
-        code="parse_failed",
-        fix=fixes.get(state, "correct the statement; texts from the statistics may need types behind $1"),
-    )
-
-
-def _privilege_failure(error: Error, target: Target) -> ToolFailed:
-    match = _RELATION.search(error.diag.message_primary or "")
-    table = match[1] if match else "the tables of the statement"
-    role = quote_name(target.user) if target.user else "the role"
-    return ToolFailed(
-        f"target {target.name!r}: role {role} has no right on {table}, and a plan needs the statement's own rights",
-        code="insufficient_privilege",
-        fix=f"GRANT SELECT ON {table} TO {role}; (for the plan of an INSERT, UPDATE or DELETE pass its SELECT part)",
-    )
-
-
-def _place(position: str | None, statement: str, offset: int) -> str:
-    if position is None or not position.isdigit():
-        return ""
-    at = int(position) - offset
-    if not 1 <= at <= len(statement) + 1:
-        return ""
-    line = statement.count("\n", 0, at - 1) + 1
-    column = at - (statement.rfind("\n", 0, at - 1) + 1)
-    return f" (line {line}, column {column} of the statement)"

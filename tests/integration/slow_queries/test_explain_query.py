@@ -269,8 +269,10 @@ async def test_a_missing_right_names_the_grant(postgres: Lab) -> None:
     assert failure.fix.startswith(f"GRANT SELECT ON hidden TO {targets['lab'].user};")
 
 
-async def test_a_parameter_whose_type_cannot_be_known_is_told(postgres: Lab) -> None:
+async def test_a_text_that_no_type_can_repair_is_told(postgres: Lab) -> None:
     _, targets = await create_shop(postgres)
-    failure = await failure_of(postgres, targets, "select now() - interval $1")
+    failure = await failure_of(postgres, targets, "select no_such_function($1, customer_id) from orders")
     assert failure.code == "parse_failed"
-    assert failure.fix
+    assert "no_such_function" in failure.message
+    assert "line 1, column 8" in failure.message
+    assert "$1::integer" in failure.fix
