@@ -12,7 +12,8 @@ from agent_core.context import Clock
 from agent_core.llm.types import ToolExample
 from agent_core.tools.registry import ToolRegistry
 from bot.tools.slow_queries.answer import SlowQueries
-from bot.tools.slow_queries.explain import QueryPlan, explain_statement
+from bot.tools.slow_queries.explain import Form, Mode, QueryPlan, explain_statement
+from bot.tools.slow_queries.explain_prepare import ParameterValue
 from bot.tools.slow_queries.history import SnapshotStore
 from bot.tools.slow_queries.report import OrderBy
 from bot.tools.slow_queries.slow_queries import read_slow_queries
@@ -39,11 +40,13 @@ Example: {"time_range": "last_30min", "threshold": 1.0}"""
 
 EXPLAIN_DESCRIPTION = """\
 Show how a live Postgres database would run one SQL statement: its plan, and what stands out in it (a scan of a
-whole table and the columns it filters on, large sorts, loops). The statement is planned, never run, so it is safe
-for slow statements and for writes. Use it to find out why a statement is slow or which index is missing ("explain",
-"query plan", "执行计划"). Statements from get_slow_queries can be passed as they are, with $1 in place of values.
+whole table and the columns it filters on, large sorts, loops, missing statistics). The statement is planned, never
+run, so it is safe for slow statements and for writes. Use it to find out why a statement is slow ("explain",
+"query plan", "执行计划"). Statements from get_slow_queries can be passed as they are, with $1 in place of
+values, or by their fingerprint. With params the plan is the one for those values.
 
-All numbers are the planner's estimates: costs have no unit of time.
+All numbers are the planner's estimates: costs have no unit of time. mode "analyze" (really running it) needs an
+approval that does not exist yet: leave mode out.
 
 Example: {"sql": "select * from orders where customer_id = $1"}"""
 
@@ -76,14 +79,25 @@ class ExplainArguments(BaseModel):
     """Arguments of ``explain_query``."""
 
     sql: Annotated[
-        str,
+        str | None,
         Field(
             min_length=1,
             max_length=LONGEST_SQL,
-            description="One statement; $1, $2 where values are not known.",
+            description="One statement; $1, $2 where values are not known. This or fingerprint.",
             json_schema_extra={"format": "sql"},
         ),
-    ]
+    ] = None
+    fingerprint: Annotated[
+        str | None, Field(max_length=100, description="Of a statement, as get_slow_queries gives it; instead of sql.")
+    ] = None
+    params: Annotated[
+        list[ParameterValue] | None, Field(max_length=200, description="Values of $1, $2, ... in order.")
+    ] = None
+    mode: Annotated[
+        Mode | None,
+        Field(description="generic: unknown values; params: the given ones. Leave it out to have it chosen."),
+    ] = None
+    format: Annotated[Form, Field(description="json adds the whole plan tree.")] = "summary"
     target: Annotated[str | None, Field(description=_TARGET)] = None
 
 
@@ -124,7 +138,16 @@ def register_slow_query_tools(registry: ToolRegistry, targets: Targets, store: S
         )
 
     async def explain_query(arguments: ExplainArguments) -> QueryPlan:
-        return await explain_statement(targets, clock, sql=arguments.sql, target=arguments.target)
+        return await explain_statement(
+            targets,
+            clock,
+            sql=arguments.sql,
+            fingerprint=arguments.fingerprint,
+            params=arguments.params,
+            mode=arguments.mode,
+            form=arguments.format,
+            target=arguments.target,
+        )
 
     names = sorted(targets)
     registry.register(
