@@ -55,6 +55,8 @@ def repair_parameters(sql: str) -> Repaired:
         if tokens[at].kind is not TokenKind.PARAMETER:
             continue
         number = tokens[at].text
+        if place + 1 < len(solid) and tokens[solid[place + 1]].text == ":":
+            continue  # it has its type
         if (start := _find_type(tokens, solid, place)) is not None:
             kind = " ".join(texts[part] for part in solid[start:place])
             for gone in range(solid[start], at):
