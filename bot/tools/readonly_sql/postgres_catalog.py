@@ -1,0 +1,270 @@
+"""What the names of a statement mean on the server, and whether all of it only reads.
+
+A name is judged by everything that it could mean: each overload of a function, each operator of that name, what the
+aggregates, casts and checks behind them call, and the definitions of the views down to their tables. The queries run
+with ``pg_catalog`` first in the search path, so that nothing of the database takes the place of what they use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from agent_core.errors import ToolFailed
+from bot.tools.readonly_sql.policy_postgres import (
+    ANY_SETTING,
+    Name,
+    Uses,
+    inspect_expression,
+    inspect_view,
+    merge_uses,
+    refuse_setting,
+)
+from bot.tools.readonly_sql.policy_postgres_names import (
+    SAFE_VOLATILE,
+    SAFE_VOLATILE_OF_EXTENSIONS,
+    SECRET_SETTING_WORDS,
+    SECRET_SETTINGS,
+)
+from bot.tools.slow_queries.connection import OWN_MARK, ReadOnly, Row
+
+MOST_VIEWS = 100
+"""Views behind views that are looked through for one statement."""
+
+# Objects with smaller numbers were made by initdb (FirstNormalObjectId in the server's access/transam.h).
+_FIRST_OF_USERS = 16_384
+
+_IN_SCHEMA = "case when a.schema = '' then n.nspname = any (current_schemas(true)) else n.nspname::text = a.schema end"
+
+_EXTENSION = """(select e.extname::text from pg_catalog.pg_depend d
+    join pg_catalog.pg_extension e on e.oid = d.refobjid
+    where d.classid = 'pg_catalog.{catalog}'::regclass and d.objid = {oid} and d.deptype = 'e'::"char"
+      and d.refclassid = 'pg_catalog.pg_extension'::regclass limit 1)"""
+
+# An aggregate itself is always immutable; what it calls for every row need not be.
+_FUNCTIONS = f"""select {OWN_MARK} a.schema as asked, p.proname::text as name,
+    p.oid < {_FIRST_OF_USERS}::oid as builtin,
+    {_EXTENSION.format(catalog="pg_proc", oid="p.oid")} as extension,
+    p.provolatile = 'v'::"char" or coalesce(g.volatile, false) as volatile,
+    p.prosecdef or coalesce(g.definer, false) as definer,
+    exists (select from unnest(p.proargtypes) as t (oid) join pg_catalog.pg_type y on y.oid = t.oid
+            left join pg_catalog.pg_type b on b.oid = y.typbasetype
+            where y.typtype in ('c'::"char", 'p'::"char") or b.typtype = 'c'::"char") as takes_rows
+  from (select * from unnest(%s::text[], %s::text[])) as a (schema, name)
+  join pg_catalog.pg_proc p on p.proname::text = a.name
+  join pg_catalog.pg_namespace n on n.oid = p.pronamespace and {_IN_SCHEMA}
+  left join lateral (
+    select bool_or(s.provolatile = 'v'::"char") as volatile, bool_or(s.prosecdef) as definer
+    from pg_catalog.pg_aggregate x join pg_catalog.pg_proc s on s.oid in (x.aggtransfn::oid, x.aggfinalfn::oid,
+      x.aggcombinefn::oid, x.aggmtransfn::oid, x.aggminvtransfn::oid, x.aggmfinalfn::oid)
+    where x.aggfnoid::oid = p.oid and s.oid >= {_FIRST_OF_USERS}::oid) g on true"""
+
+_OPERATORS = f"""select {OWN_MARK} o.oprname::text as name
+  from (select * from unnest(%s::text[], %s::text[])) as a (schema, name)
+  join pg_catalog.pg_operator o on o.oprname::text = a.name
+  join pg_catalog.pg_namespace n on n.oid = o.oprnamespace and {_IN_SCHEMA}
+  join pg_catalog.pg_proc p on p.oid = o.oprcode::oid
+  where (p.provolatile = 'v'::"char" or p.prosecdef) and o.oid >= {_FIRST_OF_USERS}::oid
+    and {_EXTENSION.format(catalog="pg_operator", oid="o.oid")} is null"""
+
+_VIEWS = f"""with recursive {OWN_MARK} v (oid) as (
+    select c.oid from (select * from unnest(%s::text[], %s::text[])) as a (schema, name)
+    join pg_catalog.pg_class c on c.relname::text = a.name
+    join pg_catalog.pg_namespace n on n.oid = c.relnamespace and {_IN_SCHEMA}
+    where c.relkind = 'v'::"char" and c.oid >= {_FIRST_OF_USERS}::oid
+  union
+    select c.oid from v
+    join pg_catalog.pg_rewrite r on r.ev_class = v.oid
+    join pg_catalog.pg_depend d on d.classid = 'pg_catalog.pg_rewrite'::regclass and d.objid = r.oid
+      and d.refclassid = 'pg_catalog.pg_class'::regclass
+    join pg_catalog.pg_class c on c.oid = d.refobjid
+    where c.relkind = 'v'::"char" and c.oid >= {_FIRST_OF_USERS}::oid)
+  select v.oid::regclass::text as name, pg_catalog.pg_get_viewdef(v.oid) as definition from v
+  where {_EXTENSION.format(catalog="pg_class", oid="v.oid")} is null limit {MOST_VIEWS + 1}"""
+
+# A cast to a domain runs its checks, one to a row those of its columns; a cast with a function runs that.
+_TYPES = f"""with recursive {OWN_MARK} t (oid) as (
+    select y.oid from (select * from unnest(%s::text[], %s::text[])) as a (schema, name)
+    join pg_catalog.pg_type y on y.typname::text = a.name
+    join pg_catalog.pg_namespace n on n.oid = y.typnamespace and {_IN_SCHEMA}
+  union
+    select x.oid from t join pg_catalog.pg_type y on y.oid = t.oid
+    cross join lateral (
+      select y.typbasetype as oid union all select y.typelem
+      union all select l.atttypid from pg_catalog.pg_attribute l
+        where l.attrelid = y.typrelid and l.attnum > 0 and not l.attisdropped
+      union all select g.rngsubtype from pg_catalog.pg_range g where g.rngtypid = y.oid) x
+    where x.oid >= {_FIRST_OF_USERS}::oid)
+  select 'known' as kind, y.typname::text as name, null as definition
+    from t join pg_catalog.pg_type y on y.oid = t.oid
+  union all
+  select 'check', t.oid::regtype::text, pg_catalog.pg_get_expr(k.conbin, 0::oid)
+    from t join pg_catalog.pg_constraint k on k.contypid = t.oid where k.conbin is not null
+  union all
+  select 'cast', t.oid::regtype::text, p.proname::text
+    from t join pg_catalog.pg_cast c on c.castsource = t.oid or c.casttarget = t.oid
+    join pg_catalog.pg_proc p on p.oid = c.castfunc
+    where (p.provolatile = 'v'::"char" or p.prosecdef) and p.oid >= {_FIRST_OF_USERS}::oid
+      and {_EXTENSION.format(catalog="pg_proc", oid="p.oid")} is null"""
+
+_SETTINGS = f"""select {OWN_MARK} s.name::text as name from pg_catalog.pg_settings s
+  where (s.name::text = any (%s::text[]) or s.name::text ~ %s::text)
+    and s.setting is not null and s.setting::text not in ('', '(disabled)')"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Function:
+    name: str
+    builtin: bool
+    extension: str | None
+    volatile: bool
+    definer: bool
+    takes_rows: bool
+
+    @classmethod
+    def of(cls, row: Row) -> _Function:
+        extension = row["extension"]
+        return cls(
+            name=str(row["name"]),
+            builtin=row["builtin"] is True,
+            extension=None if extension is None else str(extension),
+            volatile=row["volatile"] is not False,
+            definer=row["definer"] is not False,
+            takes_rows=row["takes_rows"] is not False,
+        )
+
+    def check(self) -> None:
+        """Raise ``ToolFailed`` unless calling it only reads."""
+        if self.builtin:
+            safe = not self.volatile or self.name in SAFE_VOLATILE
+        elif self.extension is not None:
+            safe = not self.volatile or self.name in SAFE_VOLATILE_OF_EXTENSIONS
+        elif self.definer:
+            raise ToolFailed(
+                f"{self.name}() runs with the rights of its owner (SECURITY DEFINER), not with the role's",
+                code="not_read_only",
+                fix="query its tables directly",
+            )
+        else:
+            safe = not self.volatile
+        if not safe:
+            raise ToolFailed(
+                f"{self.name}() is volatile: it may change, lock, wait for or reach something beyond this query",
+                code="not_read_only",
+                fix="leave it out, or declare it STABLE where it only reads and is the database's own",
+            )
+
+
+async def check_uses(db: ReadOnly, uses: Uses) -> None:
+    """Look up what a statement uses, and refuse it where something of it does more than to read.
+
+    Args:
+        db: open, with ``pg_catalog`` first in the search path that the statement will have.
+        uses: of the statement.
+
+    Raises:
+        ToolFailed: ``not_read_only``, ``not_allowed`` or ``parse_failed`` with the name, and what ``fetch`` raises.
+    """
+    uses = merge_uses(uses, *await _uses_of_views(db, uses.relations))
+    known: set[str] = set()
+    seen: frozenset[Name] = frozenset()
+    while asked := (uses.types | uses.functions) - seen:  # what a type checks may name further types
+        types = await _look_at_types(db, asked)
+        known.update(types)
+        seen |= asked
+        uses = merge_uses(uses, *types.values())
+    await _check_functions(db, uses, known)
+    await _check_operators(db, uses.operators)
+    if uses.settings:
+        await check_settings(db, uses.settings)
+
+
+async def check_settings(db: ReadOnly, names: Iterable[str]) -> None:
+    """Refuse settings that hold secrets: by their names, and all together only where one of them has a value.
+
+    Raises:
+        ToolFailed: ``not_allowed``.
+    """
+    asked = frozenset(names)
+    for name in sorted(asked):
+        if refuse_setting(name):
+            raise ToolFailed(f"setting {name} may hold a secret", code="not_allowed", fix="ask for another setting")
+    if ANY_SETTING not in asked:
+        return
+    pattern = rf"\..*({'|'.join(SECRET_SETTING_WORDS)})"
+    rows = await db.fetch(_SETTINGS, (sorted(SECRET_SETTINGS), pattern))
+    if rows:
+        found = ", ".join(sorted(str(row["name"]) for row in rows))
+        raise ToolFailed(
+            f"all settings together would show those that may hold a secret here ({found})",
+            code="not_allowed",
+            fix="use SHOW, or current_setting('...') with the name written out",
+        )
+
+
+async def _uses_of_views(db: ReadOnly, relations: frozenset[Name]) -> list[Uses]:
+    if not relations:
+        return []
+    rows = await db.fetch(_VIEWS, _columns(relations))
+    if len(rows) > MOST_VIEWS:
+        raise ToolFailed(
+            f"more than {MOST_VIEWS} views stand behind the statement; not all of them can be checked",
+            code="not_read_only",
+            fix="query the tables directly",
+        )
+    return [inspect_view(str(row["definition"]), str(row["name"])) for row in rows]
+
+
+async def _look_at_types(db: ReadOnly, asked: frozenset[Name]) -> Mapping[str, Uses]:
+    """Return the types that the server knows, by name, with what their checks use; a function may be called as one."""
+    known: dict[str, Uses] = {}
+    for row in await db.fetch(_TYPES, _columns(asked)):
+        name, definition = str(row["name"]), str(row["definition"])
+        match row["kind"]:
+            case "known":
+                known.setdefault(name, Uses())
+            case "check":
+                known[name] = merge_uses(inspect_expression(definition, name), known.get(name, Uses()))
+            case _:
+                raise ToolFailed(
+                    f"the cast of type {name} calls {definition}(), which does more than to read",
+                    code="not_read_only",
+                    fix="leave the cast out",
+                )
+    return known
+
+
+async def _check_functions(db: ReadOnly, uses: Uses, types: Collection[str]) -> None:
+    names = uses.functions | {("", name) for name in uses.fields | uses.members}
+    if not names:
+        return
+    found: set[Name] = set()
+    for row in await db.fetch(_FUNCTIONS, _columns(names)):
+        function = _Function.of(row)
+        asked = (str(row["asked"]), function.name)
+        found.add(asked)
+        called = asked in uses.functions or (not asked[0] and function.name in uses.members)
+        if called or function.takes_rows:
+            function.check()
+    for schema, name in sorted(uses.functions - found):
+        if name not in types:
+            where = f"{schema}.{name}" if schema else name
+            raise ToolFailed(
+                f"there is no function {where}() here",
+                code="parse_failed",
+                fix="check its name, and write its schema in front of it",
+            )
+
+
+async def _check_operators(db: ReadOnly, operators: frozenset[Name]) -> None:
+    for row in await db.fetch(_OPERATORS, _columns(operators)):
+        raise ToolFailed(
+            f"this database has an operator {row['name']} of its own that does more than to read",
+            code="not_read_only",
+            fix="the database's owner declares its function STABLE, or moves it out of the search path",
+        )
+
+
+def _columns(names: Iterable[Name]) -> tuple[list[str], list[str]]:
+    ordered = sorted(names)
+    return [schema for schema, _ in ordered], [name for _, name in ordered]
