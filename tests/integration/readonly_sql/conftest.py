@@ -1,0 +1,7 @@
+"""The servers."""
+
+from __future__ import annotations
+
+from tests.servers.mariadb import mariadb
+
+__all__ = ["mariadb"]

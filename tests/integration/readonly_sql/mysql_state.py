@@ -1,0 +1,59 @@
+"""What a MariaDB holds, as values to compare: data, schema, accounts, settings, files, sequences and locks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.servers.mariadb import MariaLab, Session
+from tests.unit.readonly_sql.mysql_statements import SCHEMA
+
+# Counters and clocks of the server itself.
+_MOVING = frozenset({"gtid_binlog_pos", "gtid_binlog_state", "gtid_current_pos", "timestamp", "last_gtid"})
+_SCHEMA_QUERIES = (
+    "select * from information_schema.columns where table_schema in ('{db}', 'mysql') order by 2, 3, 5",
+    "select table_schema, table_name, table_type, engine from information_schema.tables"
+    " where table_schema not in ('information_schema', 'performance_schema') order by 1, 2",
+    "select * from information_schema.views where table_schema = '{db}' order by table_name",
+    "select routine_schema, routine_name, routine_definition from information_schema.routines order by 1, 2",
+    "select * from information_schema.statistics where table_schema = '{db}' order by 3, 6, 7",
+    "select schema_name from information_schema.schemata order by 1",
+    "select * from mysql.global_priv order by 1, 2",
+    "select * from mysql.db order by 1, 2, 3",
+    "select next_not_cached_value from {db}.numbers",
+    "select is_free_lock('hermod')",
+)
+
+
+async def fill(admin: Session, database: str, folder: Path) -> None:
+    """Make the tables, views and functions of ``SCHEMA``."""
+    await admin.execute("set session check_constraint_checks = 1")
+    for statement in SCHEMA:
+        await admin.execute(statement.replace("{db}", database).replace("{dir}", str(folder)))
+
+
+async def read_state(lab: MariaLab, admin: Session, database: str) -> Mapping[str, str]:
+    """Everything that a statement could have changed, by what it is."""
+    state: dict[str, str] = {}
+    tables = await admin.execute(
+        "select table_schema, table_name from information_schema.tables where table_type in ('BASE TABLE', 'SEQUENCE')"
+        " and table_schema in (%s, 'mysql') and table_name not in ('slow_log', 'general_log', 'innodb_table_stats',"
+        " 'innodb_index_stats')",
+        [database],
+    )
+    names = ", ".join(f"`{schema}`.`{name}`" for schema, name in tables)
+    for name, checksum in await admin.execute(f"checksum table {names}"):
+        state[f"data of {name}"] = str(checksum)
+    for query in _SCHEMA_QUERIES:
+        rows = await admin.execute(query.replace("{db}", database))
+        state[query] = hashlib.sha256(repr(rows).encode()).hexdigest()
+    for name, value in await admin.execute("show global variables"):
+        if str(name).lower() not in _MOVING:
+            state[f"variable {name}"] = str(value)
+    data = lab.server.folder
+    files = sorted(
+        str(path.relative_to(data)) for path in data.rglob("*") if not path.name.startswith("ib_buffer_pool")
+    )
+    state["files"] = "\n".join(files)
+    return state
