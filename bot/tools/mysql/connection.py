@@ -44,9 +44,14 @@ GRACE_S = 3.0
 OLDEST: Mapping[Flavor, tuple[int, int, int]] = {"mysql": (8, 0, 0), "mariadb": (10, 6, 0)}
 """The oldest versions whose performance_schema and EXPLAIN these tools know."""
 
+_TWO = "DO 0; DO 0"
+_SESSION = "SET SESSION TRANSACTION READ ONLY"
+_GRANTS = "SHOW GRANTS"
+_BEGIN = "START TRANSACTION READ ONLY"
+_ID = f"SELECT {OWN_MARK} CONNECTION_ID() AS hermod_id"
+_IDENTITY = f"SELECT {OWN_MARK} @@hostname AS hermod_host, @@port, @@server_id"
 _KILL_S = 3.0
 _CLOSE_S = 1.0
-_SYNTAX_ERROR = 1064
 _NAMES: Mapping[Flavor, str] = {"mysql": "MySQL", "mariadb": "MariaDB"}
 _SCALARS = (str, bytes, int, float, Decimal, datetime, date, time, timedelta, type(None))
 # What the driver's reading of the protocol raises on bytes that make no sense, beside its own errors.
@@ -132,14 +137,14 @@ class MySqlReadOnly:
                 fix="upgrade the server",
             )
         await self._prove_one_statement()
-        await self._guarded(lambda: self._read_all(self._settings(), ()), entering=True)
-        await self._guarded(lambda: self._read_all("SET SESSION TRANSACTION READ ONLY", ()), entering=True)
-        _, grants, _ = await self._guarded(lambda: self._read_all("SHOW GRANTS", ()), entering=True)
+        await self._guarded(lambda: self._read_all(_build_settings(self.flavor, self._timeout_s), ()), entering=True)
+        await self._guarded(lambda: self._read_all(_SESSION, ()), entering=True)
+        _, grants, _ = await self._guarded(lambda: self._read_all(_GRANTS, ()), entering=True)
         refuse_risks([str(grant) for (grant, *_) in grants], self.target)
         await self._begin()
         self._identity = await self._ask_identity(self._connection)
-        row = await self.fetch_one(f"SELECT {OWN_MARK} CONNECTION_ID() AS id")
-        if row is None or not isinstance(number := row["id"], int):
+        row = await self.fetch_one(_ID)
+        if row is None or not isinstance(number := row["hermod_id"], int):
             raise explain_error(OSError(), self.target)
         self.connection_id = number
 
@@ -154,7 +159,7 @@ class MySqlReadOnly:
     async def _prove_one_statement(self) -> None:
         """Two statements in one message have to be a syntax error."""
         try:
-            await self._guarded(lambda: self._read_all("DO 0; DO 0", ()), entering=True)
+            await self._guarded(lambda: self._read_all(_TWO, ()), entering=True)
         except ToolFailed as failure:
             if failure.code == "parse_failed":
                 return
@@ -165,21 +170,8 @@ class MySqlReadOnly:
             fix="connect to the server itself, not through the proxy",
         )
 
-    def _settings(self) -> str:
-        lock_s = max(1, int(self._timeout_s / 5))
-        limit = (
-            f"max_statement_time = {self._timeout_s:.3f}"
-            if self.flavor == "mariadb"
-            else f"max_execution_time = {max(1, int(self._timeout_s * 1000))}"
-        )
-        return (
-            f"SET SESSION {limit}, lock_wait_timeout = {lock_s}, innodb_lock_wait_timeout = {lock_s}, "
-            f"wait_timeout = {int(self._timeout_s + GRACE_S) + 60}, autocommit = 1, sql_mode = '', "
-            "time_zone = '+00:00'"
-        )
-
     async def _begin(self) -> None:
-        await self._guarded(lambda: self._read_all("START TRANSACTION READ ONLY", ()), entering=True)
+        await self._guarded(lambda: self._read_all(_BEGIN, ()), entering=True)
         self._doubt = False
 
     # -- one statement -----------------------------------------------------------------------------
@@ -302,7 +294,7 @@ class MySqlReadOnly:
 
     async def _ask_identity(self, connection: GuardedConnection) -> tuple[object, ...]:
         async with connection.buffered() as cursor:
-            await cursor.execute(f"SELECT {OWN_MARK} @@hostname, @@port, @@server_id")
+            await cursor.execute(_IDENTITY)
             row = await cursor.fetchone()
             return tuple(row or ())
 
@@ -365,6 +357,28 @@ async def _connect(place: Place, timeout_s: int) -> GuardedConnection:
     async with asyncio.timeout(timeout_s):  # the driver's own bound ends before the greeting
         await connection.connect()
     return connection
+
+
+def _build_settings(flavor: Flavor, timeout_s: float) -> str:
+    lock_s = max(1, int(timeout_s / 5))
+    limit = (
+        f"max_statement_time = {timeout_s:.3f}"
+        if flavor == "mariadb"
+        else f"max_execution_time = {max(1, int(timeout_s * 1000))}"
+    )
+    return (
+        f"SET SESSION {limit}, lock_wait_timeout = {lock_s}, innodb_lock_wait_timeout = {lock_s}, "
+        f"wait_timeout = {int(timeout_s + GRACE_S) + 60}, autocommit = 1, sql_mode = '', time_zone = '+00:00'"
+    )
+
+
+def list_own_statements() -> tuple[str, ...]:
+    """What every connection of ours runs on its way in, as far as no alias of it says whose it is.
+
+    The server's digests keep no comment to tell it by.
+    """
+    settings = (_build_settings("mysql", 1.0), _build_settings("mariadb", 1.0))
+    return (*settings, _SESSION, _GRANTS, _BEGIN)
 
 
 def read_version(said: str) -> tuple[Flavor, str, tuple[int, int, int]]:
