@@ -156,7 +156,10 @@ class _Writer:
     # -- inside a line
     def line(self, children: tuple[Inline, ...]) -> str:
         """Render the inline nodes of a block."""
-        return self._spans(_resolve(children, ""), "")
+        resolved = _resolve(children, "")
+        while (kept := _unmark(resolved, "")) != resolved:
+            resolved = kept  # with a mark gone, one around it may be written in another way
+        return self._spans(resolved, "")
 
     def _spans(self, children: Iterable[Inline], inside: str) -> str:
         out = ""
@@ -180,20 +183,13 @@ class _Writer:
                 return (" " if inside else "\n"), False
             case Link(url, inner):
                 return _link(show_link(url, plain_text(inner), most=URL_MAX), inside), False
-            case Emphasis(inner):
-                mark = "_" if inside or any(isinstance(node, Strong) for node in inner) else "*"
-            case Strong(inner):
-                mark = "**"
-            case Strike(inner):
-                mark = "~~"
-        return self._marked(mark, inner, inside)
+            case Emphasis(inner) | Strong(inner) | Strike(inner):
+                return self._marked(_mark_of(child, inside), inner, inside)
 
     def _marked(self, mark: str, children: tuple[Inline, ...], inside: str) -> tuple[str, bool]:
-        """Put a mark around; not where code inside would end it, since Discord looks for its end in code too."""
-        shown = not any(mark[0] in code for code in _codes(children))
-        text = self._spans(children, inside + mark if shown else inside)
+        text = self._spans(children, inside + mark)
         bare = text.strip()
-        if not bare or not shown:
+        if not bare:
             return text, False
         begin = text.index(bare)
         return f"{text[:begin]}{mark}{bare}{mark}{text[begin + len(bare) :]}", True
@@ -228,6 +224,32 @@ def _resolve(children: Iterable[Inline], inside: str) -> list[Inline]:
             case _:
                 out.append(child)
     return _merged(out)
+
+
+def _unmark(children: Iterable[Inline], inside: str) -> list[Inline]:
+    """Take marks out that code inside would end, since Discord looks for their end in code too."""
+    out: list[Inline] = []
+    for child in children:
+        match child:
+            case Emphasis(inner) | Strong(inner) | Strike(inner):
+                mark = _mark_of(child, inside)
+                if any(mark[0] in code for code in _codes(inner)):
+                    out += _unmark(inner, inside)
+                else:
+                    out.append(type(child)(tuple(_unmark(inner, inside + mark))))
+            case _:
+                out.append(child)
+    return _merged(out)
+
+
+def _mark_of(child: Emphasis | Strong | Strike, inside: str) -> str:
+    match child:
+        case Emphasis(inner):
+            return "_" if inside or any(isinstance(node, Strong) for node in inner) else "*"
+        case Strong():
+            return "**"
+        case Strike():
+            return "~~"
 
 
 def _merged(children: Iterable[Inline]) -> list[Inline]:

@@ -197,6 +197,19 @@ def test_a_very_long_answer_is_rendered_in_bounded_time(text: str) -> None:
     assert time.process_time() - begun < 15.0  # at most 2.5 s where it was measured
 
 
+@pytest.mark.parametrize(
+    ("text", "content"),
+    [
+        ("`a`**`*`**", "`a`\u200b`*`"),  # the backticks of two codes would be read as one mark
+        ("``````**```a" * 4, "``**`0`0`a``0``a`0`0`0`0`0`**``a".replace("0", "\u200b") + 9 * "\\`" + "a"),
+        (":smi**le: `*`**", "\\:smile: `*`"),  # an emoji
+        ("*a **b `*` c***", "a b `*` c"),
+    ],
+)
+def test_marks_that_are_left_out_let_nothing_else_become_a_mark(text: str, content: str) -> None:
+    assert render(text).content == content
+
+
 # -- properties --------------------------------------------------------------------------------------
 
 
