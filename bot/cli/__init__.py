@@ -32,12 +32,14 @@ feedback_app = typer.Typer(help="Look at what people thought of answers.", no_ar
 installations_app = typer.Typer(help="Look at the workspaces that installed Hermod.", no_args_is_help=True)
 sandbox_app = typer.Typer(help="Run code for others, or see what locks it in here.", no_args_is_help=True)
 audit_app = typer.Typer(help="Check the audit chain.", no_args_is_help=True)
+targets_app = typer.Typer(help="Look at the configured databases, and make an account for one.", no_args_is_help=True)
 app.add_typer(tools_app, name="tools")
 app.add_typer(sessions_app, name="sessions")
 app.add_typer(feedback_app, name="feedback")
 app.add_typer(installations_app, name="installations")
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(audit_app, name="audit")
+app.add_typer(targets_app, name="targets")
 
 Config = Annotated[
     Path | None,
@@ -296,6 +298,42 @@ def audit_verify(config: Config = None, as_json: Json = False) -> None:
     from bot.cli.inspect import run_audit_verify
 
     _finish(run_audit_verify(config=config, as_json=as_json))
+
+
+@targets_app.command("list")
+def targets_list(config: Config = None, as_json: Json = False) -> None:
+    """List the configured databases, without their addresses."""
+    from bot.cli.targets import run_targets_list
+
+    _finish(run_targets_list(config=config, as_json=as_json))
+
+
+@targets_app.command("grant")
+def targets_grant(
+    name: Annotated[str, typer.Argument(help="The target, as `list` prints it.")],
+    account: Annotated[
+        str | None, typer.Option(help="Name of the account; else the one of the target's url.", show_default=False)
+    ] = None,
+    schema: Annotated[list[str] | None, typer.Option(help="Postgres schemas to read; else public.")] = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Print the SQL that makes an account with the rights Hermod needs and no more. It is not run."""
+    from bot.cli.targets import run_targets_grant
+
+    _finish(run_targets_grant(name, account=account, schemas=schema or [], config=config, as_json=as_json))
+
+
+@targets_app.command("check")
+def targets_check(
+    name: Annotated[str, typer.Argument(help="The target, as `list` prints it.")],
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Connect, and say what the account sees and what is missing; exit 1 when something is."""
+    from bot.cli.targets import run_targets_check
+
+    _finish(run_targets_check(name, config=config, as_json=as_json))
 
 
 @app.command()
