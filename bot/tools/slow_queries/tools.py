@@ -115,11 +115,24 @@ def register_slow_query_tools(registry: ToolRegistry, targets: Targets, store: S
     """
 
     async def get_slow_queries(arguments: SlowQueryArguments) -> SlowQueries | SlowLog:
-        if (log := targets.resolve(arguments.target)).engine == "slowlog":
+        if (where := targets.resolve(arguments.target)).engine == "mysql":
+            from bot.tools.mysql.slow_queries import read_mysql_slow_queries
+
+            return await read_mysql_slow_queries(
+                where,
+                store,
+                clock,
+                time_range=arguments.time_range,
+                threshold_s=arguments.threshold,
+                order_by=arguments.order_by,
+                limit=arguments.limit,
+                include_system=arguments.include_system,
+            )
+        if where.engine == "slowlog":
             from bot.tools.slow_logs.target import read_target_log
 
             return await read_target_log(
-                log,
+                where,
                 asked=parse_time_range(arguments.time_range, now=clock.now()),
                 threshold_s=arguments.threshold,
                 order_by=arguments.order_by,
