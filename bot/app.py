@@ -21,6 +21,7 @@ from agent_core.memory.summarize import Summarizer
 from agent_core.runtime.loop import AgentLoop
 from bot.access import Access, AccessPolicy, build_policy
 from bot.audit import AuditLog
+from bot.collector import Collector
 from bot.commands import PROVIDERS, CommandInfo, CommandRunner, Invocation, OwnCommand
 from bot.dispatcher import Dispatcher
 from bot.feedback import FEEDBACK, FeedbackBox
@@ -103,6 +104,15 @@ class App:
             queue_limit=settings.limits.queue_per_thread,
             wake=self.dispatcher.wake,
             erase_files=None if tools.attachments is None else tools.attachments.erase,
+        )
+        self.collector = Collector(
+            targets=tools.targets,
+            store=store,
+            clock=clock,
+            owner=owner,
+            enabled=settings.collector.enabled,
+            interval_s=settings.collector.interval_s,
+            keep_s=settings.retention.snapshots_days * 86_400,
         )
         self._dispatching: asyncio.Task[None] | None = None
         self._sandbox: tuple[asyncio.Task[None], ...] = ()
@@ -194,6 +204,7 @@ class App:
             await self._cache.prepare()
         self._dispatching = asyncio.create_task(self.dispatcher.run(), name="dispatcher")
         self._prepare_sandbox()
+        self.collector.start()
         await self._connect()
 
     def _prepare_sandbox(self) -> None:
@@ -230,6 +241,7 @@ class App:
     async def stop(self, drain_s: float) -> None:
         """Stop receiving, let the work under way finish for ``drain_s`` seconds, then end."""
         await self._disconnect()
+        await self.collector.stop()
         await self.dispatcher.drain(drain_s)
         await self._disconnect()  # the last replies may have opened connections again
         for task in (self._counter, *self._sandbox):
@@ -272,6 +284,7 @@ class App:
                 labels={"value": value},
             )
         yield from measure_providers(self.router.states())
+        yield from self.collector.metrics()
         yield Metric(
             name="hermod_replies_total", help="Replies delivered.", kind="counter", value=self.sender.delivered
         )

@@ -8,7 +8,7 @@ S(window) = S(after) - S(before) - (n_before * n_window / n_after) * (mean_befor
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -113,6 +113,31 @@ def _subtract(base: Counter, now: Counter) -> Activity | None:
         max_exact=grew or calls == 1,
         rows=max(0, now.rows - base.rows),
         temp_bytes=max(0, now.temp_blocks - base.temp_blocks) * _BLOCK_BYTES,
+    )
+
+
+def merge_activities(parts: Iterable[Activity]) -> Activity | None:
+    """Add up the activity of several entries (one shape, run by several users); None when there is none.
+
+    Deviations are merged by their second moments, about the common mean.
+    """
+    known = list(parts)
+    if not known:
+        return None
+    calls = sum(part.calls for part in known)
+    total_s = math.fsum(part.total_s for part in known)
+    mean_s = total_s / calls
+    moment = math.fsum(part.calls * (part.stddev_s**2 + (part.mean_s - mean_s) ** 2) for part in known)
+    largest = max(known, key=lambda part: (part.max_s, part.max_exact))
+    return Activity(
+        calls=calls,
+        total_s=total_s,
+        mean_s=mean_s,
+        stddev_s=math.sqrt(moment / calls) if len(known) > 1 else known[0].stddev_s,
+        max_s=largest.max_s,
+        max_exact=largest.max_exact,
+        rows=sum(part.rows for part in known),
+        temp_bytes=sum(part.temp_bytes for part in known),
     )
 
 

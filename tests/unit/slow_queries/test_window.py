@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.tools.slow_queries.counters import Counter, Counters, StatementKey, build_snapshot, read_snapshot
-from bot.tools.slow_queries.window import build_window
+from bot.tools.slow_queries.window import build_window, merge_activities
 
 KEY = StatementKey(10, 5, True, -(2**63))
 T0 = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
@@ -181,3 +181,20 @@ def test_a_damaged_reading_is_none(head: str) -> None:
 def test_a_reading_with_a_damaged_row_is_none(rows: dict[str, str]) -> None:
     whole = build_snapshot("shop", read({KEY: count([1.0])}, T0))
     assert read_snapshot(replace(whole, rows=rows)) is None
+
+
+@given(parts=st.lists(DURATIONS, min_size=1, max_size=5))
+def test_what_several_users_did_adds_up_to_what_the_shape_did(parts: list[list[float]]) -> None:
+    windows = [build_window(None, read({KEY: count(part)}, T0)).activities for part in parts]
+    merged = merge_activities(activities[KEY] for activities in windows if KEY in activities)
+    everything = [duration for part in parts for duration in part]
+    assert merged is not None
+    assert merged.calls == len(everything)
+    assert merged.total_s == pytest.approx(math.fsum(everything), abs=1e-6)
+    assert merged.stddev_s == pytest.approx(statistics.pstdev(everything), rel=1e-4, abs=1e-3)
+    assert merged.max_s == max(everything)
+    assert merged.rows == len(everything)
+
+
+def test_of_nothing_nothing_adds_up() -> None:
+    assert merge_activities([]) is None
