@@ -1,0 +1,1 @@
+"""Research on the web: search, pages, papers, and reports with their sources."""
