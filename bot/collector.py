@@ -35,6 +35,9 @@ STOP_S = 1.0
 LONGEST_PAUSE_S = 1800.0
 """Between attempts on a target that keeps failing."""
 
+FIRST_SWEEP_S = 60.0
+"""Within which old readings are first looked for."""
+
 SWEEP_S = 3600.0
 """Between looks for readings that are too old."""
 
@@ -234,6 +237,7 @@ class Collector:
     # -- retention -----------------------------------------------------------------------------------
 
     async def _keep_sweeping(self) -> None:
+        await self._clock.sleep(self._jitter() * FIRST_SWEEP_S)  # a start has more urgent things to write
         while True:
             try:
                 gone = 0
