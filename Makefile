@@ -3,6 +3,7 @@
 #   make demo            a live Postgres with slow queries and the console; no key needed
 #   make demo ARGS=--once    the same, printed once
 #   make test            all tests            (make test ARGS="-k slack")
+#   make fuzz            every property with 20 times its examples, new ones each time   (make fuzz FUZZ=100)
 #   make check           format, lint, types, import rules, declared dependencies, sizes, words
 #   make bench           the benchmarks
 #   make docs            write the generated parts of docs/
@@ -13,11 +14,12 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
+FUZZ ?= 20
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.hermod-installed
 SOURCES := reading agent_core adapters bot tests benchmarks scripts
 
-.PHONY: demo test check bench docs features constraints clean
+.PHONY: demo test fuzz check bench docs features constraints clean
 .DEFAULT_GOAL := demo
 
 demo: $(STAMP)
@@ -25,6 +27,9 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest $(ARGS)
+
+fuzz: $(STAMP)
+	FUZZ=$(FUZZ) $(BIN)/python -m pytest --hypothesis-profile=search -m hypothesis --timeout=3600 $(ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check $(SOURCES)

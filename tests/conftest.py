@@ -12,10 +12,10 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import hypothesis
 import pytest
 
 from tests.needs import need
+from tests.properties import register_profiles, settle_examples
 
 # -- services --------------------------------------------------------------------------------------
 
@@ -48,9 +48,7 @@ def _find_program(name: str, package: str) -> str:
 # As the product does before it loads gRPC; a Milvus inside this process would load it without that.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-# Hypothesis' own bounds in seconds say how busy a machine is, not what is right; pytest-timeout ends what hangs.
-hypothesis.settings.register_profile("hermod", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-hypothesis.settings.load_profile("hermod")
+register_profiles()
 
 SERVICES: dict[str, Callable[[], str]] = {
     "postgres": _find_postgres,
@@ -76,6 +74,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for report in skipped:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         terminalreporter.write_line(f"{report.nodeid}: {reason.removeprefix('Skipped: ')}")
+
+
+# -- properties ------------------------------------------------------------------------------------
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Settle how many examples a property gets, and where they come from."""
+    settle_examples(items)
 
 
 # -- signals ---------------------------------------------------------------------------------------

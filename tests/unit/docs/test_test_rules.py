@@ -23,10 +23,32 @@ def test_pours():
 """
 
 
-def run_pytest(folder: Path, text: str, **environ: str) -> subprocess.CompletedProcess[str]:
+DRAWS = """
+import os
+from pathlib import Path
+from hypothesis import given, settings, strategies as st
+
+drawn = []
+
+@settings(max_examples=30)
+@given(st.one_of(st.integers(), st.floats(), st.text(max_size=9)))
+def test_draws(value):
+    drawn.append(repr(value))
+
+@given(st.integers())
+def test_draws_a_hundred_times(value):
+    drawn.append(repr(value))
+
+def test_shows():
+    Path(os.environ["SHOWN"]).write_text("\\n".join(drawn))
+"""
+
+
+def run_pytest(folder: Path, text: str, *more: str, **environ: str) -> subprocess.CompletedProcess[str]:
     (folder / "conftest.py").write_text("from tests.conftest import *\nfrom tests.conftest import _guard\n")
     (folder / "test_it.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-c", str(ROOT / "pyproject.toml"), "."]
+    command += more
     return subprocess.run(
         command,
         cwd=folder,
@@ -77,3 +99,31 @@ def test_a_connection_to_the_outside_is_refused(blocked_attempts: list[str], hos
 def test_a_connection_to_this_machine_is_free() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname(), timeout=5):
         pass
+
+
+def draw(folder: Path, *more: str, text: str = DRAWS, **environ: str) -> list[str]:
+    """Run the properties and return what they drew."""
+    shown = folder / "shown"
+    done = run_pytest(folder, text, *more, SHOWN=str(shown), **environ)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return shown.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
+
+
+def test_a_property_gets_the_same_examples_each_time_whatever_else_is_there(tmp_path: Path) -> None:
+    first = draw(tmp_path, PYTHONHASHSEED="1")
+    assert 100 < len(first) <= 130
+    (tmp_path / "neighbour.py").write_text("A = [1234567, 7654321, 'a neighbour', 0.123]\n" * 50)
+    beside = DRAWS.replace("import os\n", "import os, neighbour\n", 1)
+    assert draw(tmp_path, text=beside, PYTHONHASHSEED="2") == first
+
+
+def test_a_search_draws_new_examples_and_as_many_times_more_as_it_is_told(tmp_path: Path) -> None:
+    first, second = (draw(tmp_path, "--hypothesis-profile=search", FUZZ="3") for _ in range(2))
+    assert 300 < min(len(first), len(second)) <= max(len(first), len(second)) <= 390
+    assert first != second
+
+
+def test_a_search_says_which_number_it_wants(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, DRAWS, "--hypothesis-profile=search", FUZZ="often")
+    assert done.returncode == 4
+    assert "FUZZ=often: say how many times" in done.stderr
