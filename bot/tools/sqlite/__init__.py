@@ -1,0 +1,1 @@
+"""SQLite files, read in a process of their own."""
