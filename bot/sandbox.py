@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
-import importlib.util
 import platform
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from bot.settings_tree import SandboxSettings
 from bot.tools.python_sandbox.choose import open_sandbox
 from bot.tools.python_sandbox.folders import Folders
 from bot.tools.python_sandbox.lazy import LazyBackend
-from bot.tools.python_sandbox.packages import CANDIDATES, Available, Package
+from bot.tools.python_sandbox.packages import Available, Package, list_packages
 from bot.tools.python_sandbox.process import harden_process
 from bot.tools.python_sandbox.tool import AttachedFiles, register_python_tool
 from bot.tools.python_sandbox.types import KiB, MiB, SandboxBackend, SandboxLimits, SandboxUnavailable
@@ -109,13 +107,4 @@ def build_limits(sandbox: SandboxSettings) -> SandboxLimits:
         output_read_bytes=max(1 * MiB, 2 * sandbox.output_kb * KiB),
         files_out=sandbox.files_out,
         files_out_bytes=sandbox.files_out_mb * MiB,
-    )
-
-
-def list_packages() -> tuple[Package, ...]:
-    """List what code can import beside the standard library, where it runs with Hermod's own interpreter."""
-    return tuple(
-        Package(name=name, version=importlib.metadata.version(name))
-        for module, name in CANDIDATES
-        if importlib.util.find_spec(module) is not None
     )

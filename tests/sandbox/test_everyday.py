@@ -20,7 +20,7 @@ from agent_core.tools.registry import ToolRegistry
 from bot.settings_tree import SandboxSettings
 from bot.tools.python_sandbox.choose import open_sandbox
 from bot.tools.python_sandbox.folders import Folders
-from bot.tools.python_sandbox.packages import find_packages
+from bot.tools.python_sandbox.packages import CANDIDATES, list_packages
 from bot.tools.python_sandbox.tool import PythonTool, register_python_tool
 from bot.tools.python_sandbox.types import SandboxBackend, SandboxLimits, SandboxUnavailable
 from bot.tools.python_sandbox.uploads import Uploads
@@ -168,8 +168,15 @@ async def test_every_limit_has_its_own_word(locked: Locked, code: str, status: s
     assert value["status"] in ((status, "error") if status == "disk" else (status,)), value
 
 
-async def test_the_packages_of_the_description_are_the_ones_that_can_be_imported(locked: Locked) -> None:
-    found = await find_packages(locked.backend, locked.folders, LIMITS)
-    names = {package.name for package in found.packages}
-    assert found.python
-    assert {"numpy", "pandas", "matplotlib"} <= names
+async def test_what_the_description_names_can_be_imported_and_nothing_else(locked: Locked) -> None:
+    code = (
+        "import importlib, json\nfound = []\n"
+        f"for module, name in {CANDIDATES!r}:\n"
+        "    try:\n        found.append([name, importlib.import_module(module).__version__])\n"
+        "    except ImportError:\n        pass\n"
+        "print(json.dumps(found))"
+    )
+    value = await locked.run(code)
+    found = {name: version for name, version in json.loads(value["stdout"])}
+    assert found == {package.name: package.version for package in list_packages()}
+    assert {"numpy", "pandas", "matplotlib"} <= found.keys()

@@ -1,17 +1,10 @@
-"""Which packages code can really import: asked of the sandbox itself, with their versions."""
+"""Which packages code can import, with their versions."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-from dataclasses import dataclass, replace
-
-import structlog
-
-from bot.tools.python_sandbox.folders import Folders, remove_tree
-from bot.tools.python_sandbox.types import SandboxBackend, SandboxLimits, SandboxRun, SandboxUnavailable
-
-log = structlog.get_logger("hermod.sandbox")
+import importlib.metadata
+import importlib.util
+from dataclasses import dataclass
 
 CANDIDATES = (
     ("numpy", "numpy"),
@@ -25,17 +18,6 @@ CANDIDATES = (
     ("sympy", "sympy"),
 )
 """Modules that are looked for, and the names of the packages that bring them."""
-
-_LOOK = """\
-import importlib, json, platform
-print(json.dumps(["python", platform.python_version()]), flush=True)
-for module, name in {candidates!r}:
-    try:
-        found = importlib.import_module(module)
-    except Exception:
-        continue
-    print(json.dumps([name, str(getattr(found, "__version__", ""))]), flush=True)
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,41 +39,10 @@ class Available:
     packages: tuple[Package, ...] = ()
 
 
-async def find_packages(backend: SandboxBackend, folders: Folders, limits: SandboxLimits) -> Available:
-    """Import every candidate inside the sandbox once; what cannot be imported there is not offered.
-
-    Args:
-        backend: that will run the code.
-        folders: where runs have their folders.
-        limits: of ordinary runs.
-
-    Returns:
-        Nothing also where the sandbox cannot run now: what is wrong is told by the first run that somebody wants.
-    """
-    patient = replace(limits, wall_s=max(limits.wall_s, 30.0), cpu_s=max(limits.cpu_s, 20.0))
-    try:
-        folder = await asyncio.to_thread(folders.new_run, "packages")
-        try:
-            code = _LOOK.format(candidates=CANDIDATES)
-            outcome = await backend.run(SandboxRun(code=code, folder=folder, limits=patient))
-        finally:
-            await asyncio.to_thread(remove_tree, folder)
-    except (SandboxUnavailable, OSError) as error:
-        log.warning("packages_not_found", reason=str(error))
-        return Available()
-    return _read_lines(outcome.stdout)
-
-
-def _read_lines(text: str) -> Available:
-    known = {name for _, name in CANDIDATES}
-    python, found = "", list[Package]()
-    for line in text.splitlines():
-        try:
-            name, version = json.loads(line)
-        except (ValueError, TypeError):
-            continue
-        if name == "python":
-            python = str(version)[:40]
-        elif name in known:
-            found.append(Package(name=name, version=str(version)[:40]))
-    return Available(python=python, packages=tuple(found))
+def list_packages() -> tuple[Package, ...]:
+    """List what code can import beside the standard library, where it runs with Hermod's own interpreter."""
+    return tuple(
+        Package(name=name, version=importlib.metadata.version(name))
+        for module, name in CANDIDATES
+        if importlib.util.find_spec(module) is not None
+    )

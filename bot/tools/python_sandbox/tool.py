@@ -316,7 +316,7 @@ def register_python_tool(
         limits: of a run.
         clock: the time that ages and waits are reckoned by.
         attached: fetches attached files; None where there are none.
-        available: what code finds in the sandbox (``find_packages`` asks it); None: the model is not told.
+        available: what code finds in the sandbox; None: the model is not told.
         sessions: interpreters may be kept between calls of a thread.
 
     Raises:
