@@ -44,9 +44,9 @@ def draw_trend(answer: Mapping[str, object]) -> bytes | None:
     for axes in (means, calls):
         axes.grid(visible=True, alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
-    locator = AutoDateLocator(tz=UTC)
+    locator = AutoDateLocator(tz=UTC)  # type: ignore[no-untyped-call]
     calls.xaxis.set_major_locator(locator)
-    calls.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
+    calls.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]
     calls.set_xlabel("UTC")
     means.set_title(_title(answer), fontsize=9, loc="left", family="monospace")
     out = io.BytesIO()

@@ -9,6 +9,18 @@ from bot.tools.envelope import AnswerWindow, Coverage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BlockUse:
+    """What executions did with data blocks, in bytes: ``hit`` in shared buffers, ``read`` from below them.
+
+    ``read_s``: the time of reading in seconds; 0 while the server's ``track_io_timing`` is off.
+    """
+
+    hit: int
+    read: int
+    read_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SlowQuery:
     """A statement shape (``duration_kind`` mean), or one execution that still goes on (single).
 
@@ -19,6 +31,8 @@ class SlowQuery:
         max_exact: false when ``max_s`` is only an upper bound of the longest execution in the window.
         share_of_total: of the time of all statements of the database in the window, 0..1.
         state: ``running`` for an execution that still goes on, with ``pid``.
+        io, temp_bytes, wal_bytes: of all its executions in the window; null where the server does not tell.
+        p_kind: ``none``: statistics have no percentiles (slow logs do).
         toplevel: false for statements inside functions; their caller's time includes theirs.
     """
 
@@ -41,6 +55,9 @@ class SlowQuery:
     toplevel: bool = True
     queryid: str | None = None
     pid: str | None = None
+    io: BlockUse | None = None
+    wal_bytes: int | None = None
+    p_kind: Literal["none", "server_histogram"] = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from bot.storage.snapshots import Snapshot
 
-_FORMAT = 2
+_FORMAT = 3
 
 
 class StatementKey(NamedTuple):
@@ -24,7 +24,11 @@ class StatementKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counter:
-    """One entry's numbers since it was made. Times in seconds, ``since`` on the server's clock or unknown."""
+    """One entry's numbers since it was made. Times in seconds, ``since`` on the server's clock or unknown.
+
+    Blocks are those of shared buffers (found there, read from below) and of temporary files (written); ``read_s`` is
+    the time of reading, 0 while ``track_io_timing`` is off. ``wal_bytes``: of write-ahead log.
+    """
 
     calls: int
     total_s: float
@@ -33,6 +37,10 @@ class Counter:
     max_s: float
     rows: int = 0
     temp_blocks: int = 0
+    hit_blocks: int = 0
+    read_blocks: int = 0
+    read_s: float = 0.0
+    wal_bytes: int = 0
     since: float | None = None
 
 
@@ -98,14 +106,7 @@ def build_snapshot(target: str, counters: Counters) -> Snapshot:
         target=target,
         taken_at=counters.taken_at,
         head=_dump(head),
-        rows={
-            write_key(key): _dump(
-                [c.calls, c.total_s, c.mean_s, c.stddev_s, c.max_s, c.rows, c.temp_blocks]
-                if c.since is None
-                else [c.calls, c.total_s, c.mean_s, c.stddev_s, c.max_s, c.rows, c.temp_blocks, c.since]
-            )
-            for key, c in counters.entries.items()
-        },
+        rows={write_key(key): _dump(_list_numbers(c)) for key, c in counters.entries.items()},
     )
 
 
@@ -129,8 +130,14 @@ def read_snapshot(snapshot: Snapshot) -> Counters | None:
         return None
 
 
+def _list_numbers(c: Counter) -> list[float]:
+    numbers = [c.calls, c.total_s, c.mean_s, c.stddev_s, c.max_s, c.rows]
+    numbers += [c.temp_blocks, c.hit_blocks, c.read_blocks, c.read_s, c.wal_bytes]
+    return numbers if c.since is None else [*numbers, c.since]
+
+
 def _read_counter(text: str) -> Counter:
-    calls, total, mean, stddev, largest, rows, temp, *since = json.loads(text)
+    calls, total, mean, stddev, largest, rows, temp, hit, read, read_s, wal, *since = json.loads(text)
     return Counter(
         calls=calls,
         total_s=total,
@@ -139,6 +146,10 @@ def _read_counter(text: str) -> Counter:
         max_s=largest,
         rows=rows,
         temp_blocks=temp,
+        hit_blocks=hit,
+        read_blocks=read,
+        read_s=read_s,
+        wal_bytes=wal,
         since=since[0] if since else None,
     )
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from pydantic_core import to_json
 
 from bot.tools.envelope import AnswerWindow, Coverage
-from bot.tools.slow_queries.answer import MayHaveExceeded, SlowQueries, SlowQuery, Truncated
+from bot.tools.slow_queries.answer import BlockUse, MayHaveExceeded, SlowQueries, SlowQuery, Truncated
 from bot.tools.slow_queries.counters import Counters, StatementKey
 from bot.tools.slow_queries.failures import quote_name
 from bot.tools.slow_queries.history import Choice, iso_utc
 from bot.tools.slow_queries.redact_sql import fingerprint_sql, redact_sql
-from bot.tools.slow_queries.statements import RunningStatement, Server, StatementText
+from bot.tools.slow_queries.statements import RunningStatement, Scope, Server, StatementText
 from bot.tools.slow_queries.time_range import TimeRange
 from bot.tools.slow_queries.window import Activity
 from bot.tools.targets import Target
 
 OrderBy = Literal["total", "mean", "max", "calls"]
+WideOrder = Literal["total", "mean", "max", "calls", "io", "temp", "wal"]
 Suspect = tuple[StatementKey, Activity, Literal["window", "lifetime"]]
 
 # Characters of JSON, so that a model reads the whole answer: a cut in its middle would break it.
@@ -37,14 +38,15 @@ class Question:
     asked: TimeRange
     until_now: bool
     threshold_s: float
-    order_by: OrderBy
+    order_by: WideOrder
     limit: int
     include_system: bool
+    scope: Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What was read from the database for one question."""
+    """What was read from the database for one question; ``is_asked`` tells whose entries it is about."""
 
     server: Server
     version: str
@@ -55,6 +57,7 @@ class Found:
     texts: Mapping[StatementKey, StatementText]
     running: tuple[RunningStatement, ...]
     warnings: list[str]
+    is_asked: Callable[[StatementKey], bool]
 
 
 def build_answer(target: Target, question: Question, found: Found, *, took_ms: float) -> SlowQueries:
@@ -64,7 +67,7 @@ def build_answer(target: Target, question: Question, found: Found, *, took_ms: f
         activity.total_s
         for key, activity in choice.window.activities.items()
         if key.toplevel
-        and (question.include_system or key.dbid == found.server.dbid)
+        and found.is_asked(key)
         and not (key in found.texts and found.texts[key].own and not question.include_system)
     )
     finished = [_finished_row(key, activity, found, total_s) for key, activity in found.shown[: question.limit]]
@@ -74,6 +77,8 @@ def build_answer(target: Target, question: Question, found: Found, *, took_ms: f
         reverse=True,
     )
     reasons = list(choice.reasons)
+    if question.scope.app is not None:
+        reasons.append("the statistics keep no application names, so only running executions are of that application")
     if found.counters.hidden:
         reasons.append(
             f"{found.counters.hidden} statements of other roles are hidden from role "
@@ -146,6 +151,8 @@ def _finished_row(key: StatementKey, activity: Activity, found: Found, total_s: 
         user=text.user,
         toplevel=key.toplevel,
         queryid=str(key.queryid),
+        io=BlockUse(hit=activity.hit_bytes, read=activity.read_bytes, read_s=round(activity.read_s, 6)),
+        wal_bytes=activity.wal_bytes,
     )
 
 
@@ -172,12 +179,15 @@ def _running_row(statement: RunningStatement) -> SlowQuery:
     )
 
 
-def _row_value(row: SlowQuery, order_by: OrderBy) -> float:
-    values: Mapping[OrderBy, float] = {
+def _row_value(row: SlowQuery, order_by: WideOrder) -> float:
+    values: Mapping[WideOrder, float] = {
         "total": row.total_s,
         "mean": row.mean_s,
         "max": row.max_s,
         "calls": row.calls,
+        "io": 0 if row.io is None else row.io.read,
+        "temp": row.temp_bytes or 0,
+        "wal": row.wal_bytes or 0,
     }
     return values[order_by]
 

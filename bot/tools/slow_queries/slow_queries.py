@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from agent_core.context import Clock
@@ -15,13 +15,16 @@ from bot.tools.slow_queries.counters import Counters, StatementKey
 from bot.tools.slow_queries.failures import quote_name
 from bot.tools.slow_queries.history import Choice, SnapshotStore, choose_window, save_reading
 from bot.tools.slow_queries.redact_sql import redact_sql
-from bot.tools.slow_queries.report import Found, OrderBy, Question, Suspect, build_answer, grant_line
+from bot.tools.slow_queries.report import Found, Question, Suspect, WideOrder, build_answer, grant_line
 from bot.tools.slow_queries.statements import (
+    EVERYTHING,
     RunningStatement,
+    Scope,
     Server,
     fetch_counters,
     fetch_extension,
     fetch_running,
+    fetch_scope,
     fetch_server,
     fetch_texts,
 )
@@ -42,9 +45,10 @@ async def read_slow_queries(
     time_range: str = "last_30min",
     threshold_s: float = 1.0,
     target: str | None = None,
-    order_by: OrderBy = "total",
+    order_by: WideOrder = "total",
     limit: int = 20,
     include_system: bool = False,
+    scope: Scope = EVERYTHING,
 ) -> SlowQueries:
     """Answer from pg_stat_statements, its stored earlier readings, and what runs now.
 
@@ -63,6 +67,7 @@ async def read_slow_queries(
         order_by=order_by,
         limit=limit,
         include_system=include_system,
+        scope=scope,
     )
     where = targets.resolve(target)
     where.require("postgresql", tool="get_slow_queries")
@@ -96,6 +101,7 @@ async def _read(db: ReadOnly, store: SnapshotStore, clock: Clock, question: Ques
             threshold_s=question.threshold_s,
             every_database=question.include_system,
             limit=question.limit + 1,
+            scope=question.scope,
         )
     try:
         extension = await fetch_extension(db)
@@ -110,23 +116,21 @@ async def _read(db: ReadOnly, store: SnapshotStore, clock: Clock, question: Ques
     except StoreError:
         choice = Choice(window=build_window(None, counters), lifetime=True, snapshots=0, reasons=(_NO_STORE,))
         warnings.append(_NO_STORE)
-    in_scope = {
-        key: activity
-        for key, activity in choice.window.activities.items()
-        if question.include_system or key.dbid == server.dbid
-    }
-    shown = _rank(in_scope, question)
-    may = _find_suspects(in_scope, counters, choice, server, question)
+    is_asked = await _build_filter(db, server, question)
+    in_scope = {key: activity for key, activity in choice.window.activities.items() if is_asked(key)}
+    # An application's statistics are not known: of its statements only the running ones are.
+    shown = _rank(in_scope, question) if question.scope.app is None else []
+    may = _find_suspects(in_scope, counters, choice, is_asked, question) if question.scope.app is None else []
     spare = question.limit + _SPARE_TEXTS
     keys = [key for key, _ in shown[:spare]] + [key for key, _, _ in may[:spare]]
     texts = await fetch_texts(db, extension, server, keys)
     if not question.include_system:
         own = {key for key, text in texts.items() if text.own}
-        warnings += _shares_left_out(choice, in_scope, own)
+        warnings += _shares_left_out(choice, in_scope, own) if question.scope == EVERYTHING else []
         in_scope = {key: activity for key, activity in in_scope.items() if key not in own}
         shown = [row for row in shown if row[0] not in own]
         may = [row for row in may if row[0] not in own]
-    _check_visible(db.target, server, counters, anything=bool(shown or may))
+    _check_visible(db.target, server, counters, anything=bool(shown or may or running))
     return Found(
         server=server,
         version=db.version,
@@ -137,7 +141,17 @@ async def _read(db: ReadOnly, store: SnapshotStore, clock: Clock, question: Ques
         texts=texts,
         running=running,
         warnings=warnings,
+        is_asked=is_asked,
     )
+
+
+async def _build_filter(db: ReadOnly, server: Server, question: Question) -> Callable[[StatementKey], bool]:
+    """Tell by its key whether an entry is one that was asked for."""
+    scope = question.scope
+    dbid, userid = (None, None) if scope == EVERYTHING else await fetch_scope(db, scope)
+    if dbid is None and not question.include_system:
+        dbid = server.dbid
+    return lambda key: (dbid is None or key.dbid == dbid) and (userid is None or key.userid == userid)
 
 
 _NO_STORE = "the storage of earlier readings cannot be used, so all numbers are since the counters began"
@@ -148,20 +162,25 @@ def _rank(in_scope: Mapping[StatementKey, Activity], question: Question) -> list
     return sorted(over, key=lambda row: _order_value(row[1], question.order_by), reverse=True)
 
 
-def _order_value(activity: Activity, order_by: OrderBy) -> float:
-    match order_by:
-        case "total":
-            return activity.total_s
-        case "mean":
-            return activity.mean_s
-        case "max":
-            return activity.max_s
-        case "calls":
-            return activity.calls
+def _order_value(activity: Activity, order_by: WideOrder) -> float:
+    values: Mapping[WideOrder, float] = {
+        "total": activity.total_s,
+        "mean": activity.mean_s,
+        "max": activity.max_s,
+        "calls": activity.calls,
+        "io": activity.read_bytes,
+        "temp": activity.temp_bytes,
+        "wal": activity.wal_bytes,
+    }
+    return values[order_by]
 
 
 def _find_suspects(
-    in_scope: Mapping[StatementKey, Activity], counters: Counters, choice: Choice, server: Server, question: Question
+    in_scope: Mapping[StatementKey, Activity],
+    counters: Counters,
+    choice: Choice,
+    is_asked: Callable[[StatementKey], bool],
+    question: Question,
 ) -> list[Suspect]:
     """Shapes of which single executions may have been over the threshold although their mean is not."""
     threshold = question.threshold_s
@@ -177,7 +196,7 @@ def _find_suspects(
         suspects += [
             (key, activity, "lifetime")
             for key, activity in build_window(None, counters).activities.items()
-            if key not in known and activity.max_s >= threshold and (question.include_system or key.dbid == server.dbid)
+            if key not in known and activity.max_s >= threshold and is_asked(key)
         ]
     return sorted(suspects, key=lambda row: row[1].max_s, reverse=True)
 

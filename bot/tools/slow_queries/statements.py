@@ -51,8 +51,13 @@ _RUNNING = f"""select {OWN_MARK} pid, datname::text as db, usename::text as user
 from pg_stat_activity
 where state = 'active' and backend_type = 'client backend' and pid <> pg_backend_pid()
   and clock_timestamp() - query_start >= make_interval(secs => %s)
-  and not (application_name = %s and usename = current_user) and (%s or datname = current_database())
+  and not (application_name = %s and usename = current_user)
+  and case when %s::text is not null then datname = %s else %s or datname = current_database() end
+  and (%s::text is null or usename = %s) and (%s::text is null or application_name = %s)
 order by query_start limit %s"""
+
+_OIDS = f"""select {OWN_MARK} (select oid::int8 from pg_database where datname = %s) as dbid,
+  (select oid::int8 from pg_roles where rolname = %s) as userid"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +71,18 @@ class Server:
     role: str
     database: str
     system_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Whose statements a question is about: those of a role, a database, an application; None: everybody's."""
+
+    user: str | None = None
+    database: str | None = None
+    app: str | None = None
+
+
+EVERYTHING = Scope()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +227,12 @@ def _number_columns(have: frozenset[str]) -> Composed:
     ]
     columns += [sql.Identifier(name) for name in ("userid", "dbid", "queryid", "calls", "rows")]
     columns.append(sql.SQL("coalesce(temp_blks_written, 0) as temp"))
+    columns.append(sql.SQL("coalesce(shared_blks_hit, 0) as hit, coalesce(shared_blks_read, 0) as read"))
+    # Milliseconds; the name is another one since extension 1.11 (Postgres 17).
+    timed = next((name for name in ("shared_blk_read_time", "blk_read_time") if name in have), None)
+    read_ms = sql.SQL("0.0::float8") if timed is None else sql.Identifier(timed)
+    columns.append(sql.SQL("coalesce({}, 0)::float8 as read_ms").format(read_ms))
+    columns.append(sql.SQL("coalesce(wal_bytes, 0)::int8 as wal" if "wal_bytes" in have else "0::int8 as wal"))
     columns.append(sql.SQL("toplevel" if "toplevel" in have else "true as toplevel"))
     since = "extract(epoch from stats_since)::float8 as since" if "stats_since" in have else "null as since"
     return sql.SQL(", ").join([*columns, sql.SQL(since)])
@@ -251,14 +274,33 @@ async def fetch_texts(
     }
 
 
+async def fetch_scope(db: ReadOnly, scope: Scope) -> tuple[int | None, int | None]:
+    """Read the oids of a scope's database and user; None where it names none.
+
+    Raises:
+        ToolFailed: ``unknown_name``, when the server has no such database or role.
+    """
+    row = await db.fetch_one(_OIDS, (scope.database, scope.user))
+    dbid, userid = (None, None) if row is None else (row["dbid"], row["userid"])
+    for what, name, oid in (("database", scope.database, dbid), ("role", scope.user, userid)):
+        if name is not None and oid is None:
+            raise ToolFailed(
+                f"target {db.target.name!r}: the server has no {what} {name[:63]!r}",
+                code="unknown_name",
+                fix=f"check the {what}'s name, or leave it out",
+            )
+    return None if dbid is None else _int(dbid), None if userid is None else _int(userid)
+
+
 async def fetch_running(
-    db: ReadOnly, *, threshold_s: float, every_database: bool, limit: int
+    db: ReadOnly, *, threshold_s: float, every_database: bool, limit: int, scope: Scope
 ) -> tuple[RunningStatement, ...]:
     """Read the statements that have run for at least ``threshold_s`` seconds, the longest first.
 
     Parallel workers are not listed beside their leader. Sessions that this role may not look into are missing.
     """
-    rows = await db.fetch(_RUNNING, (threshold_s, OWN_APPLICATION, every_database, limit))
+    names = (scope.database, scope.database, every_database, scope.user, scope.user, scope.app, scope.app)
+    rows = await db.fetch(_RUNNING, (threshold_s, OWN_APPLICATION, *names, limit))
     return tuple(
         RunningStatement(
             pid=_int(row["pid"]),
@@ -285,6 +327,10 @@ def _counter(row: Row) -> Counter:
         max_s=_float(row["max"]) / 1000,
         rows=_int(row["rows"]),
         temp_blocks=_int(row["temp"]),
+        hit_blocks=_int(row["hit"]),
+        read_blocks=_int(row["read"]),
+        read_s=_float(row["read_ms"]) / 1000,
+        wal_bytes=_int(row["wal"]),
         since=None if since is None else _float(since),
     )
 

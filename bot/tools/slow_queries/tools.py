@@ -12,13 +12,13 @@ from agent_core.context import Clock
 from agent_core.llm.types import ToolExample
 from agent_core.tools.registry import ToolRegistry
 from bot.tools.slow_queries.answer import SlowQueries
+from bot.tools.slow_queries.engines import Order, read_any_slow_queries
 from bot.tools.slow_queries.explain import Form, Mode, QueryPlan, explain_statement
 from bot.tools.slow_queries.explain_prepare import ParameterValue
 from bot.tools.slow_queries.history import SnapshotStore
-from bot.tools.slow_queries.report import OrderBy
-from bot.tools.slow_queries.slow_queries import read_slow_queries
 from bot.tools.slow_queries.statement_check import LONGEST_SQL
-from bot.tools.slow_queries.time_range import FORMS, parse_time_range
+from bot.tools.slow_queries.statements import Scope
+from bot.tools.slow_queries.time_range import FORMS
 from bot.tools.targets import Targets
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 _TARGET = "Name of the database to look at. Leave it out when only one is configured."
 
 SLOW_QUERIES_DESCRIPTION = """\
-List the slowest SQL statements of a live Postgres database in a time range, from its own statistics. Use it for
+List the slowest SQL statements of a database in a time range: from the statistics of a live Postgres, MySQL or
+MariaDB server, or from its slow logs. Use it for
 "what is slow", "why is the database slow", "which queries took long", "慢查询", and before explaining a query.
 
 The answer says what it rests on. Read it before you conclude: `duration` (seconds) is the mean of a statement
@@ -68,8 +69,17 @@ class SlowQueryArguments(BaseModel):
         ),
     ] = 1.0
     target: Annotated[str | None, Field(description=_TARGET)] = None
-    order_by: Annotated[OrderBy, Field(description="total: time of all executions together.")] = "total"
+    order_by: Annotated[
+        Order,
+        Field(
+            description="total: time of all executions together; io: bytes read; temp: of temporary files; wal: of "
+            "write-ahead log; p95: where percentiles are known (slow logs)."
+        ),
+    ] = "total"
     limit: Annotated[int, Field(ge=1, le=100, description="Most rows to return.")] = 20
+    user: Annotated[str | None, Field(max_length=128, description="Only statements of this database role.")] = None
+    database: Annotated[str | None, Field(max_length=128, description="Only of this database of the server.")] = None
+    app: Annotated[str | None, Field(max_length=128, description="Only of this application_name.")] = None
     include_system: Annotated[
         bool, Field(description="Also list other databases of the server and Hermod's own statements.")
     ] = False
@@ -115,30 +125,7 @@ def register_slow_query_tools(registry: ToolRegistry, targets: Targets, store: S
     """
 
     async def get_slow_queries(arguments: SlowQueryArguments) -> SlowQueries | SlowLog:
-        if (where := targets.resolve(arguments.target)).engine == "mysql":
-            from bot.tools.mysql.slow_queries import read_mysql_slow_queries
-
-            return await read_mysql_slow_queries(
-                where,
-                store,
-                clock,
-                time_range=arguments.time_range,
-                threshold_s=arguments.threshold,
-                order_by=arguments.order_by,
-                limit=arguments.limit,
-                include_system=arguments.include_system,
-            )
-        if where.engine == "slowlog":
-            from bot.tools.slow_logs.target import read_target_log
-
-            return await read_target_log(
-                where,
-                asked=parse_time_range(arguments.time_range, now=clock.now()),
-                threshold_s=arguments.threshold,
-                order_by=arguments.order_by,
-                limit=arguments.limit,
-            )
-        return await read_slow_queries(
+        return await read_any_slow_queries(
             targets,
             store,
             clock,
@@ -148,6 +135,7 @@ def register_slow_query_tools(registry: ToolRegistry, targets: Targets, store: S
             order_by=arguments.order_by,
             limit=arguments.limit,
             include_system=arguments.include_system,
+            scope=Scope(user=arguments.user, database=arguments.database, app=arguments.app),
         )
 
     async def explain_query(arguments: ExplainArguments) -> QueryPlan:

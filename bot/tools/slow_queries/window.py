@@ -34,6 +34,10 @@ class Activity:
     max_exact: bool
     rows: int
     temp_bytes: int
+    hit_bytes: int = 0
+    read_bytes: int = 0
+    read_s: float = 0.0
+    wal_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +117,10 @@ def _subtract(base: Counter, now: Counter) -> Activity | None:
         max_exact=grew or calls == 1,
         rows=max(0, now.rows - base.rows),
         temp_bytes=max(0, now.temp_blocks - base.temp_blocks) * _BLOCK_BYTES,
+        hit_bytes=max(0, now.hit_blocks - base.hit_blocks) * _BLOCK_BYTES,
+        read_bytes=max(0, now.read_blocks - base.read_blocks) * _BLOCK_BYTES,
+        read_s=max(0.0, now.read_s - base.read_s),
+        wal_bytes=max(0, now.wal_bytes - base.wal_bytes),
     )
 
 
@@ -138,6 +146,10 @@ def merge_activities(parts: Iterable[Activity]) -> Activity | None:
         max_exact=largest.max_exact,
         rows=sum(part.rows for part in known),
         temp_bytes=sum(part.temp_bytes for part in known),
+        hit_bytes=sum(part.hit_bytes for part in known),
+        read_bytes=sum(part.read_bytes for part in known),
+        read_s=math.fsum(part.read_s for part in known),
+        wal_bytes=sum(part.wal_bytes for part in known),
     )
 
 
