@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from agent_core.context import Clock
 from agent_core.errors import ToolFailed
 from bot.tools.envelope import LeftOut
-from bot.tools.slow_queries.explain import STATEMENT_TIMEOUT_S, QueryPlan
+from bot.tools.slow_queries.explain import STATEMENT_TIMEOUT_S, Mode, QueryPlan
 from bot.tools.slow_queries.plan import PlanLine
 from bot.tools.slow_queries.redact_sql import fingerprint_sql, redact_sql, shorten
 from bot.tools.slow_queries.statement_check import LONGEST_SQL
@@ -44,18 +44,26 @@ class _Table:
     indexed: frozenset[str]
 
 
-async def explain_sqlite(target: Target, clock: Clock, *, sql: str) -> QueryPlan:
+async def explain_sqlite(target: Target, clock: Clock, *, sql: str | None, mode: Mode | None = None) -> QueryPlan:
     """Plan ``sql`` on an SQLite target.
 
     Args:
         target: the file.
         clock: for the time that it took.
         sql: one SELECT, WITH, VALUES, INSERT, UPDATE, DELETE or REPLACE; placeholders need no values.
+        mode: as for ``explain_statement``; the plan is the same for unknown and given values.
 
     Raises:
-        ToolFailed: see ``ask_worker``; ``not_read_only`` for what has no plan.
+        ToolFailed: see ``ask_worker``; ``not_read_only`` for what has no plan; ``unsupported`` without ``sql`` and for
+            the mode analyze, which SQLite does not have.
     """
     began = clock.monotonic()
+    if sql is None or mode == "analyze":
+        raise ToolFailed(
+            f"target {target.name!r}: an SQLite file keeps no statistics of statements, and measures none",
+            code="unsupported",
+            fix="pass the statement as sql, without mode analyze",
+        )
     statement = _take_statement(sql)
     question = Question(path=find_file(target), sql=statement, timeout_s=STATEMENT_TIMEOUT_S, plan=True)
     found = await ask_worker(target, question)
@@ -142,9 +150,8 @@ def _find_table(name: str, sql: str, tables: Mapping[str, _Table]) -> str | None
     known = name.strip('"`[]').lower()
     if known in tables:
         return known
-    quoted = re.escape(known)
-    alias = re.search(rf"([A-Za-z_]\w*)[\"`\]]?\s+(?:as\s+)?[\"`\[]?{quoted}\b", sql, re.IGNORECASE)
-    return alias[1].lower() if alias and alias[1].lower() in tables else None
+    aliased = re.compile(rf"([A-Za-z_]\w*)[\"`\]]?\s+(?:as\s+)?[\"`\[]?{re.escape(known)}\b", re.IGNORECASE)
+    return next((match[1].lower() for match in aliased.finditer(sql) if match[1].lower() in tables), None)
 
 
 def _judge(line: PlanLine, sql: str, tables: Mapping[str, _Table]) -> Iterator[str]:
