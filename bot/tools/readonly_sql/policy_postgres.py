@@ -58,6 +58,7 @@ class Uses:
         fields: written behind a table's name; ``t.name`` calls ``name(t)`` where there is no such column.
         members: written behind an expression in parentheses; ``(x).name`` calls ``name(x)``, whatever ``x`` is.
         operators, types, relations: by name. Tables that a WITH defines may be among the relations.
+        casts: those of the types that something is cast to; the others are of columns in FROM.
         settings: names, or ``ANY_SETTING``.
     """
 
@@ -66,6 +67,7 @@ class Uses:
     members: frozenset[str] = frozenset()
     operators: frozenset[Name] = frozenset()
     types: frozenset[Name] = frozenset()
+    casts: frozenset[Name] = frozenset()
     relations: frozenset[Name] = frozenset()
     settings: frozenset[str] = frozenset()
 
@@ -202,6 +204,9 @@ def _check_size(sql: str, longest: int) -> None:
 # -- the tree --------------------------------------------------------------------------------------
 
 
+_OPERATOR_FIELDS = {"A_Expr": "name", "SubLink": "oper_name", "SortBy": "use_op"}
+
+
 class _Collector:
     """Fills ``Uses`` while the tree is walked, and refuses what can be refused by its name."""
 
@@ -211,6 +216,7 @@ class _Collector:
         self.members: set[str] = set()
         self.operators: set[Name] = {("", name) for name in COMPARISONS}
         self.types: set[Name] = set()
+        self.casts: set[Name] = set()
         self.relations: set[Name] = set()
         self.settings: set[str] = set()
         self.parameters = 0
@@ -225,12 +231,10 @@ class _Collector:
                     self.fields.add(names[-1])
             case "A_Indirection":
                 self._take_members(node)
-            case "A_Expr":
-                self._take_operator(node.name)
-            case "SubLink":
-                self._take_operator(node.oper_name)
-            case "SortBy":
-                self._take_operator(node.use_op)
+            case "A_Expr" | "SubLink" | "SortBy":
+                self._take_operator(getattr(node, _OPERATOR_FIELDS[kind]))
+            case "TypeCast":
+                self.casts.add(_name(node.type_name.names))  # its TypeName comes by itself
             case "TypeName":
                 self.types.add(_name(node.names))
             case "RangeVar":
@@ -284,6 +288,7 @@ def _collect(tree: Message) -> tuple[Uses, int]:
         members=frozenset(collector.members),
         operators=frozenset(collector.operators),
         types=frozenset(collector.types),
+        casts=frozenset(collector.casts),
         relations=frozenset(collector.relations),
         settings=frozenset(collector.settings),
     )
@@ -362,6 +367,7 @@ def merge_uses(first: Uses, *others: Uses) -> Uses:
             members=first.members | other.members,
             operators=first.operators | other.operators,
             types=first.types | other.types,
+            casts=first.casts | other.casts,
             relations=first.relations | other.relations,
             settings=first.settings | other.settings,
         )

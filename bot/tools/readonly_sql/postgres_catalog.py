@@ -36,6 +36,10 @@ _FIRST_OF_USERS = 16_384
 
 _IN_SCHEMA = "case when a.schema = '' then n.nspname = any (current_schemas(true)) else n.nspname::text = a.schema end"
 
+# A table or type is the first of its name in the search path; a function or operator may be any of them.
+_FIRST_TABLE = "case when a.schema = '' then pg_catalog.pg_table_is_visible(c.oid) else n.nspname::text = a.schema end"
+_FIRST_TYPE = "case when a.schema = '' then pg_catalog.pg_type_is_visible(y.oid) else n.nspname::text = a.schema end"
+
 _EXTENSION = """(select e.extname::text from pg_catalog.pg_depend d
     join pg_catalog.pg_extension e on e.oid = d.refobjid
     where d.classid = 'pg_catalog.{catalog}'::regclass and d.objid = {oid} and d.deptype = 'e'::"char"
@@ -70,7 +74,7 @@ _OPERATORS = f"""select {OWN_MARK} o.oprname::text as name
 _VIEWS = f"""with recursive {OWN_MARK} v (oid) as (
     select c.oid from (select * from unnest(%s::text[], %s::text[])) as a (schema, name)
     join pg_catalog.pg_class c on c.relname::text = a.name
-    join pg_catalog.pg_namespace n on n.oid = c.relnamespace and {_IN_SCHEMA}
+    join pg_catalog.pg_namespace n on n.oid = c.relnamespace and {_FIRST_TABLE}
     where c.relkind = 'v'::"char" and c.oid >= {_FIRST_OF_USERS}::oid
   union
     select c.oid from v
@@ -86,7 +90,7 @@ _VIEWS = f"""with recursive {OWN_MARK} v (oid) as (
 _TYPES = f"""with recursive {OWN_MARK} t (oid) as (
     select y.oid from (select * from unnest(%s::text[], %s::text[])) as a (schema, name)
     join pg_catalog.pg_type y on y.typname::text = a.name
-    join pg_catalog.pg_namespace n on n.oid = y.typnamespace and {_IN_SCHEMA}
+    join pg_catalog.pg_namespace n on n.oid = y.typnamespace and {_FIRST_TYPE}
   union
     select x.oid from t join pg_catalog.pg_type y on y.oid = t.oid
     cross join lateral (
@@ -95,14 +99,15 @@ _TYPES = f"""with recursive {OWN_MARK} t (oid) as (
         where l.attrelid = y.typrelid and l.attnum > 0 and not l.attisdropped
       union all select g.rngsubtype from pg_catalog.pg_range g where g.rngtypid = y.oid) x
     where x.oid >= {_FIRST_OF_USERS}::oid)
-  select 'known' as kind, y.typname::text as name, null as definition
+  select 'known' as kind, y.typname::text as name, null as definition, false as builtin
     from t join pg_catalog.pg_type y on y.oid = t.oid
   union all
-  select 'check', t.oid::regtype::text, pg_catalog.pg_get_expr(k.conbin, 0::oid)
+  select 'check', t.oid::regtype::text, pg_catalog.pg_get_expr(k.conbin, 0::oid), false
     from t join pg_catalog.pg_constraint k on k.contypid = t.oid where k.conbin is not null
   union all
-  select 'cast', t.oid::regtype::text, p.proname::text
-    from t join pg_catalog.pg_cast c on c.castsource = t.oid or c.casttarget = t.oid
+  select 'cast', y.typname::text, p.proname::text, y.oid < {_FIRST_OF_USERS}::oid
+    from t join pg_catalog.pg_type y on y.oid = t.oid
+    join pg_catalog.pg_cast c on c.castsource = t.oid or c.casttarget = t.oid
     join pg_catalog.pg_proc p on p.oid = c.castfunc
     where (p.provolatile = 'v'::"char" or p.prosecdef) and p.oid >= {_FIRST_OF_USERS}::oid
       and {_EXTENSION.format(catalog="pg_proc", oid="p.oid")} is null"""
@@ -169,7 +174,8 @@ async def check_uses(db: ReadOnly, uses: Uses) -> None:
     known: set[str] = set()
     seen: frozenset[Name] = frozenset()
     while asked := (uses.types | uses.functions) - seen:  # what a type checks may name further types
-        types = await _look_at_types(db, asked)
+        casts = {name for _, name in uses.casts | uses.functions}
+        types = await _look_at_types(db, asked, casts)
         known.update(types)
         seen |= asked
         uses = merge_uses(uses, *types.values())
@@ -215,7 +221,7 @@ async def _uses_of_views(db: ReadOnly, relations: frozenset[Name]) -> list[Uses]
     return [inspect_view(str(row["definition"]), str(row["name"])) for row in rows]
 
 
-async def _look_at_types(db: ReadOnly, asked: frozenset[Name]) -> Mapping[str, Uses]:
+async def _look_at_types(db: ReadOnly, asked: frozenset[Name], casts: Collection[str]) -> Mapping[str, Uses]:
     """Return the types that the server knows, by name, with what their checks use; a function may be called as one."""
     known: dict[str, Uses] = {}
     for row in await db.fetch(_TYPES, _columns(asked)):
@@ -225,7 +231,7 @@ async def _look_at_types(db: ReadOnly, asked: frozenset[Name]) -> Mapping[str, U
                 known.setdefault(name, Uses())
             case "check":
                 known[name] = merge_uses(inspect_expression(definition, name), known.get(name, Uses()))
-            case _:
+            case _ if row["builtin"] is False or name in casts:
                 raise ToolFailed(
                     f"the cast of type {name} calls {definition}(), which does more than to read",
                     code="not_read_only",
