@@ -139,6 +139,10 @@ def register_slow_query_tools(registry: ToolRegistry, targets: Targets, store: S
         )
 
     async def explain_query(arguments: ExplainArguments) -> QueryPlan:
+        if (file := targets.resolve(arguments.target)).engine == "sqlite":
+            from bot.tools.sqlite.explain import explain_sqlite
+
+            return await explain_sqlite(file, clock, sql=arguments.sql, mode=arguments.mode)
         return await explain_statement(
             targets,
             clock,
