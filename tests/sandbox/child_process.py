@@ -10,13 +10,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 
-from bot.tools.python_sandbox.child import main as child_main
 from bot.tools.python_sandbox.child.policy import Policy
+from bot.tools.python_sandbox.child.zygote import START_ANEW
+from bot.tools.python_sandbox.child_files import CHILD_FOLDER
 
-MAIN = Path(child_main.__file__)
 NOBODY = 65534
 DEADLINE_S = 60.0
 
@@ -80,7 +81,8 @@ def run_request(
     """Start the child with these bytes on its request descriptor."""
     request_end, writer = os.pipe()
     reader, reply_end = os.pipe()
-    command = [python, "-I", "-B", str(MAIN), str(request_end), str(reply_end)]
+    command = [python, "-I", "-S", "-B", "-X", "utf8", "-c", START_ANEW, str(CHILD_FOLDER)]
+    command += [str(request_end), str(reply_end), *find_paths(python)]
     process = subprocess.Popen(
         command,
         cwd="/",
@@ -106,6 +108,15 @@ def run_request(
         reply = replies.read()
     message = json.loads(reply[4:]) if reply else {}
     return ChildRun(code=process.returncode, out=out.decode(), err=err.decode(), reply=message)
+
+
+@cache
+def find_paths(python: str) -> list[str]:
+    """The prefix of an interpreter, and where it looks for modules."""
+    code = "import json, sys; print(json.dumps([sys.prefix, *sys.path]))"
+    done = subprocess.run([python, "-I", "-c", code], check=True, capture_output=True, env={}, cwd="/")
+    paths: list[str] = json.loads(done.stdout)
+    return paths
 
 
 def python_for(user: int) -> str:

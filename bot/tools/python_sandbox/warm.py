@@ -29,7 +29,7 @@ from bot.tools.python_sandbox.forked_run import ForkedRun, ZygoteBroken
 from bot.tools.python_sandbox.process import ChildProcess, Exit, Output, spawn
 from bot.tools.python_sandbox.types import KiB
 
-# As main.py does it: a package of its own, without a place on sys.path (a neighbour is called types).
+# A package of its own, without a place on sys.path: a neighbour is called types.
 _START = """
 import sys
 package = type(sys)("hermod_sandbox_child")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _PR_SET_PDEATHSIG, _SIGKILL = 1, 9
 _PACKET_BYTES, _MAX_FDS, _REPORT_BYTES, _FD_BYTES = 16 * 1024, 8, 16 * 1024, 4
-_ANEW = """
+START_ANEW = """
 import site, sys
 folder, request, report, sys.prefix, *sys.path = sys.argv[1:]
 sys.exec_prefix = sys.prefix
@@ -254,13 +254,23 @@ def _lock_in(read: tuple[str, ...], descriptors: list[int], report: int, *, sess
 def _start_anew(descriptors: list[int], report: int) -> NoReturn:
     """Become a new interpreter, which shares neither addresses nor hash seed with this one.
 
-    As with ``main.py``, but where packages are found it is told: finding out takes a tenth of a start.
+    Where packages are found it is told: finding out takes a tenth of a start.
     """
     request, stdout, stderr = descriptors
     count = _arrange_descriptors([stdout, stderr, request], report)
     for descriptor in range(1, count + 1):
         os.set_inheritable(descriptor, True)
-    command = [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", _ANEW, os.path.dirname(os.path.abspath(__file__))]
+    command = [
+        sys.executable,
+        "-I",
+        "-S",
+        "-B",
+        "-X",
+        "utf8",
+        "-c",
+        START_ANEW,
+        os.path.dirname(os.path.abspath(__file__)),
+    ]
     command += [str(count - 1), str(count), sys.prefix, *sys.path]
     os.execve(sys.executable, command, os.environ)  # noqa: S606 - our own interpreter
 
