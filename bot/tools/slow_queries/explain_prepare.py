@@ -30,6 +30,7 @@ _NAME = "hermod_statement"
 _PREPARE = f"PREPARE {_NAME} {OWN_MARK} AS "
 _SAVE = f"SAVEPOINT {_NAME} {OWN_MARK}".encode()
 _BACK = f"ROLLBACK TO SAVEPOINT {_NAME} {OWN_MARK}".encode()
+_KEPT = f"select {OWN_MARK} name from pg_catalog.pg_prepared_statements where name = '{_NAME}'".encode()
 _OPTIONS = f"EXPLAIN {OWN_MARK} (FORMAT JSON, VERBOSE"
 
 # The server could not tell a parameter's type, or took it for the wrong one.
@@ -61,6 +62,7 @@ async def prepare_statement(db: ReadOnly, statement: str) -> Prepared:
         ToolFailed: ``parse_failed`` with the place, ``multiple_statements``, ``insufficient_privilege``, and what
             ``failures.explain_error`` names.
     """
+    await _forget(db)
     repaired = repair_parameters(statement)
     sql, notes = repaired.sql, repaired.notes
     first = error = await _try_prepare(db, sql)
@@ -86,7 +88,12 @@ async def prepare_statement(db: ReadOnly, statement: str) -> Prepared:
 
 
 async def plan_prepared(
-    db: ReadOnly, prepared: Prepared, values: Sequence[ParameterValue] | None = None, *, again: bool = False
+    db: ReadOnly,
+    prepared: Prepared,
+    values: Sequence[ParameterValue] | None = None,
+    *,
+    again: bool = False,
+    run: bool = False,
 ) -> object:
     """Return the JSON of EXPLAIN.
 
@@ -95,6 +102,7 @@ async def plan_prepared(
         prepared: what ``prepare_statement`` returned; another one may have been prepared since.
         values: of the parameters; None plans for values that are not known.
         again: something changed since (another statement, a hypothetical index), so nothing kept may serve.
+        run: really run it (ANALYZE). Only ever on a copy that is ours; ``explain_query`` does not.
 
     Raises:
         ToolFailed: the server has no plan for it, or not in time.
@@ -104,9 +112,9 @@ async def plan_prepared(
     try:
         if again:
             # The text was proved to be one statement, so the simple protocol may carry it.
-            await db.execute(f"DEALLOCATE {_NAME}".encode())
+            await _forget(db)
             await db.execute((_PREPARE + prepared.sql + "\n").encode())
-        if values is None and prepared.types and db.version_num >= _GENERIC_PLAN_SINCE:
+        if values is None and prepared.types and not run and db.version_num >= _GENERIC_PLAN_SINCE:
             # Parameters in the text need the simple protocol here.
             cursor = await db.execute((f"{_OPTIONS}, GENERIC_PLAN) {prepared.sql}\n").encode())
         else:
@@ -114,13 +122,21 @@ async def plan_prepared(
             await db.execute(f"set local plan_cache_mode = {mode}".encode())
             given: Sequence[ParameterValue] = [None] * len(prepared.types) if values is None else values
             arguments = b"(" + b", ".join(_quote(db, value) for value in given) + b")" if given else b""
-            cursor = await db.execute(f"{_OPTIONS}) EXECUTE {_NAME}".encode() + arguments)
+            options = f"{_OPTIONS}, ANALYZE, TIMING OFF" if run else _OPTIONS
+            cursor = await db.execute(f"{options}) EXECUTE {_NAME}".encode() + arguments)
         row = await cursor.fetchone()
     except psycopg.Error as error:
         offset = len(f"{_OPTIONS}, GENERIC_PLAN) ") if prepared.sql == prepared.asked and values is None else None
         raise explain_failure(error, db.target, prepared.asked, offset=offset) from None
     body: object = None if row is None else next(iter(row.values()))
     return json.loads(body) if isinstance(body, str) else body
+
+
+async def _forget(db: ReadOnly) -> None:
+    """Drop what is prepared; nothing may be, because psycopg drops all after a rollback."""
+    cursor = await db.execute(_KEPT)
+    if await cursor.fetchone() is not None:
+        await db.execute(f"DEALLOCATE {_NAME}".encode())
 
 
 def check_values(values: Sequence[ParameterValue], types: Sequence[str]) -> None:
