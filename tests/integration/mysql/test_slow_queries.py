@@ -169,7 +169,7 @@ async def test_other_databases_and_our_own_statements_are_left_out_and_said_to_b
     assert any("other databases" in warning for warning in answer.warnings)
     everything = await ask(target, store, threshold_s=0.0, include_system=True, limit=100)
     assert row_of(everything, "elsewhere").db == other
-    assert any("events_statements_summary_by_digest" in row.sql for row in everything.rows)
+    assert len(everything.rows) + everything.truncated.rows > 10  # our own way in alone has more shapes
 
 
 async def test_d36_statements_beyond_the_table_of_digests_are_one_row_called_overflow(store: SqliteStore) -> None:
