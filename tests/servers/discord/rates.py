@@ -18,8 +18,8 @@ import zlib
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
+from tests.servers.clock import Clock
 from tests.servers.discord.model import ApiError, limited
-from tests.servers.slack.clock import Clock
 
 GLOBAL_LIMIT = 50
 INVALID_LIMIT, INVALID_SPAN_S = 10_000, 600.0

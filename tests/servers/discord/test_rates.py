@@ -5,10 +5,10 @@ import asyncio
 import aiohttp
 import pytest
 
+from tests.servers.clock import Clock
 from tests.servers.discord import ApiError, DiscordServer
 from tests.servers.discord.conftest import ask, rest
 from tests.servers.discord.rates import Rates
-from tests.servers.slack.clock import Clock
 
 POST, EDIT = "/channels/{c}/messages", "/channels/{c}/messages/{m}"
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from tests.servers.clock import Clock
 from tests.servers.discord import permissions
 from tests.servers.discord.model import (
     CATEGORY,
@@ -34,7 +35,6 @@ from tests.servers.discord.model import (
     Session,
 )
 from tests.servers.discord.rates import Rates
-from tests.servers.slack.clock import Clock
 
 #: MiB by premium tier: docs.discord.com/developers/reference#uploading-files (10 for everyone); the boosted figures
 #: are the help centre's, UNDOCUMENTED in the reference

@@ -10,7 +10,7 @@ from typing import Any
 
 from aiohttp import ClientSession, web
 
-from tests.servers.slack.clock import Clock
+from tests.servers.clock import Clock
 from tests.servers.slack.model import ApiCall, Channel, Copies, Delivery, Fault, Json, Outcome, SlackError, Workspace
 from tests.servers.slack.pings import find_pings
 from tests.servers.slack.rates import Ledger

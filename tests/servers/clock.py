@@ -1,4 +1,4 @@
-"""The server's clock: it runs with the machine's, and a test may turn it forward."""
+"""The clock of the chat servers: it runs with the machine's, and a test may turn it forward."""
 
 from __future__ import annotations
 
