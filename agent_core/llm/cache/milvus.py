@@ -32,6 +32,10 @@ class MilvusSemantic:
         self._uri, self._token, self._timeout_s = uri, token, timeout_s
         self._lock, self._collections = threading.Lock(), set[str]()
         self._client: Any = None
+        # gRPC looks at it when it is imported, which is not yet. Its handlers of fork break programs that are just
+        # being started, such as a sandbox's; nothing here forks without starting another program
+        # (github.com/grpc/grpc/blob/master/doc/fork_support.md)
+        os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
     async def search(self, partition: str, vector: Sequence[float], now: float, limit: int) -> Scored:
         """Return the most similar entries of the partition with their cosine similarity, best first."""
@@ -95,9 +99,6 @@ class MilvusSemantic:
             await asyncio.to_thread(self._client.close)
 
     def _run(self, dimension: int, work: Callable[[Any, str], T]) -> T:
-        # its handlers of fork break programs that are just being started, such as a sandbox's; nothing forks without
-        # starting another program (github.com/grpc/grpc/blob/master/doc/fork_support.md)
-        os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
         from grpc import FutureTimeoutError, RpcError
         from pymilvus.exceptions import MilvusException
 

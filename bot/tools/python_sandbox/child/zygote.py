@@ -260,17 +260,8 @@ def _start_anew(descriptors: list[int], report: int) -> NoReturn:
     count = _arrange_descriptors([stdout, stderr, request], report)
     for descriptor in range(1, count + 1):
         os.set_inheritable(descriptor, True)
-    command = [
-        sys.executable,
-        "-I",
-        "-S",
-        "-B",
-        "-X",
-        "utf8",
-        "-c",
-        START_ANEW,
-        os.path.dirname(os.path.abspath(__file__)),
-    ]
+    here = os.path.dirname(os.path.abspath(__file__))
+    command = [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", START_ANEW, here]
     command += [str(count - 1), str(count), sys.prefix, *sys.path]
     os.execve(sys.executable, command, os.environ)  # noqa: S606 - our own interpreter
 
