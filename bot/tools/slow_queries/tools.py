@@ -139,10 +139,22 @@ def register_slow_query_tools(registry: ToolRegistry, targets: Targets, store: S
         )
 
     async def explain_query(arguments: ExplainArguments) -> QueryPlan:
-        if (file := targets.resolve(arguments.target)).engine == "sqlite":
+        if (where := targets.resolve(arguments.target)).engine == "sqlite":
             from bot.tools.sqlite.explain import explain_sqlite
 
-            return await explain_sqlite(file, clock, sql=arguments.sql, mode=arguments.mode)
+            return await explain_sqlite(where, clock, sql=arguments.sql, mode=arguments.mode)
+        if where.engine == "mysql":
+            from bot.tools.mysql.explain import explain_mysql
+
+            return await explain_mysql(
+                where,
+                clock,
+                sql=arguments.sql,
+                fingerprint=arguments.fingerprint,
+                params=arguments.params,
+                mode=arguments.mode,
+                form=arguments.format,
+            )
         return await explain_statement(
             targets,
             clock,
