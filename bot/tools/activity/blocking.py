@@ -53,8 +53,13 @@ async def read_blocking_tree(
     """
     began = clock.monotonic()
     where = targets.resolve(target)
-    where.require("postgresql", tool=TOOL)
-    answer = await _read_postgres(where, min_wait_s=min_wait_s)
+    where.require("postgresql", "mysql", tool=TOOL)
+    if where.engine == "mysql":
+        from bot.tools.activity.mysql_blocking import read_mysql_blocking
+
+        answer = await read_mysql_blocking(where, min_wait_s=min_wait_s)
+    else:
+        answer = await _read_postgres(where, min_wait_s=min_wait_s)
     return replace(answer, took_ms=round((clock.monotonic() - began) * 1000, 1))
 
 
@@ -148,7 +153,7 @@ def _session_knot(participant: Participant, blockers: frozenset[int]) -> Knot:
         locks=participant.locks,
         row_of=_row_table(participant.locks),
         state=_state_of(session),
-        doing=_doing(session),
+        doing=describe_doing(session),
         query=session.query,
         xact_s=session.xact_s,
         note=_note_on(session),
@@ -171,12 +176,13 @@ def _state_of(session: Session) -> str:
     return session.state or session.kind or "unknown"
 
 
-def _doing(session: Session) -> str:
+def describe_doing(session: Session) -> str:
     """What a session does, as the rest of a sentence that begins with its number."""
     if session.hidden:
         return "does what this role may not see"
     if session.is_idle_in_transaction:
-        return f"is {session.state} since {say_instant(session.idle_since)} ({say_seconds(session.idle_s)})"
+        since = f"since {say_instant(session.idle_since)} ({say_seconds(session.idle_s)})"
+        return f"is {session.state} {since if session.idle_since else f'for {say_seconds(session.idle_s)}'}"
     if session.kind == "startup":
         return "replays what the primary has changed"
     if session.state == "active":

@@ -85,7 +85,7 @@ async def explain_ending(targets: Targets, ending: Ending, arguments: EndingArgu
         ToolFailed: ``unknown_target`` or ``unsupported``.
     """
     where = targets.resolve(arguments.target)
-    where.require("postgresql", tool=ending)
+    where.require("postgresql", "mysql", tool=ending)
     try:
         found = await _look_up(where, ending, arguments.pid)
     except ToolFailed as failure:
@@ -154,6 +154,10 @@ def _parse_instant(text: str) -> datetime | None:
 
 
 async def _look_up(where: Target, ending: Ending, pid: int) -> Found | None:
+    if where.engine == "mysql":
+        from bot.tools.activity.mysql_running import look_up_mysql
+
+        return await look_up_mysql(where, ending, pid)
     if pid >= 2**31:
         return None
     async with open_read_only(where) as db:

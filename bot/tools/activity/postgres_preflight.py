@@ -28,7 +28,8 @@ _BASICS = f"""select {OWN_MARK} current_user::text as role, current_database()::
         order by 1) as dangerous
 from pg_roles r where r.rolname = current_user"""
 
-_SETTINGS = f"""select {OWN_MARK} name, setting, unit, pending_restart from pg_settings where name = any(%s)"""
+# Not the present value: this very session has time-outs of its own.
+_SETTINGS = f"""select {OWN_MARK} name, reset_val as setting, unit from pg_settings where name = any(%s)"""
 
 _EXTENSIONS = f"""select {OWN_MARK} name::text, default_version, installed_version
 from pg_available_extensions where name in ('pg_stat_statements', 'hypopg')"""

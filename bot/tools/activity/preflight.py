@@ -25,6 +25,11 @@ async def read_preflight(targets: Targets, clock: Clock, *, target: str | None =
     """
     began = clock.monotonic()
     where = targets.resolve(target)
-    where.require("postgresql", tool=TOOL)
-    answer = await read_postgres_preflight(where)
+    where.require("postgresql", "mysql", tool=TOOL)
+    if where.engine == "mysql":
+        from bot.tools.activity.mysql_preflight import read_mysql_preflight
+
+        answer = await read_mysql_preflight(where)
+    else:
+        answer = await read_postgres_preflight(where)
     return replace(answer, took_ms=round((clock.monotonic() - began) * 1000, 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from agent_core.context import Clock
@@ -40,8 +41,13 @@ async def read_running_queries(
     """
     began = clock.monotonic()
     where = targets.resolve(target)
-    where.require("postgresql", tool=TOOL)
-    answer = await _read_postgres(where, min_seconds=min_seconds, include_idle_in_tx=include_idle_in_tx)
+    where.require("postgresql", "mysql", tool=TOOL)
+    if where.engine == "mysql":
+        from bot.tools.activity.mysql_running import read_mysql_running
+
+        answer = await read_mysql_running(where, min_seconds=min_seconds, include_idle_in_tx=include_idle_in_tx)
+    else:
+        answer = await _read_postgres(where, min_seconds=min_seconds, include_idle_in_tx=include_idle_in_tx)
     return replace(answer, took_ms=round((clock.monotonic() - began) * 1000, 1))
 
 
@@ -52,51 +58,70 @@ async def _read_postgres(where: Target, *, min_seconds: float, include_idle_in_t
         role = await fetch_role(db) if hidden else ""
         version = db.version
     blind = sum(session.state == "disabled" for session in sessions)
-    warnings = []
+    reasons = []
     if hidden:
-        warnings.append(
+        reasons.append(
             f"what {say_count(hidden, 'session')} of other roles {'does' if hidden == 1 else 'do'} is hidden from role "
             f"{quote_name(role)}; GRANT pg_monitor TO {quote_name(role)}; shows it"
         )
     if blind:
-        warnings.append(
+        reasons.append(
             f"{say_count(blind, 'session')} cannot be looked into, because track_activities is off there; "
             "ALTER SYSTEM SET track_activities = on; SELECT pg_reload_conf();"
         )
     seen = [session for session in sessions if not session.hidden and session.state != "disabled"]
+    found = select_running(fold_workers(seen), min_seconds=min_seconds, include_idle_in_tx=include_idle_in_tx)
+    return await build_running(
+        where, found, engine="postgresql", version=version, source="pg_stat_activity",
+        reasons=reasons, hidden=hidden, redact=redact_sql,
+    )  # fmt: skip
+
+
+def select_running(
+    sessions: Iterable[tuple[Session, int]], *, min_seconds: float, include_idle_in_tx: bool
+) -> list[tuple[Session, int]]:
+    """Keep the sessions that were asked for, with their numbers of workers; the longest first."""
     found = [
         (session, workers)
-        for session, workers in fold_workers(seen)
-        if (include_idle_in_tx or not session.is_idle_in_transaction) and _age(session, for_bound=True) >= min_seconds
+        for session, workers in sessions
+        if (include_idle_in_tx or not session.is_idle_in_transaction) and _bound_age(session) >= min_seconds
     ]
-    found.sort(key=lambda item: (-_age(item[0], for_bound=True), item[0].pid))
+    return sorted(found, key=lambda item: (-_bound_age(item[0]), item[0].pid))
+
+
+async def build_running(
+    where: Target, found: Sequence[tuple[Session, int]], *, engine: str, version: str, source: str,
+    reasons: Sequence[str], hidden: int, redact: Callable[[str], str],
+) -> RunningQueries:  # fmt: skip
+    """Put sessions into the envelope: redacted, and as many as an answer has room for."""
     shown = found[:MOST_ROWS]
     queries, left_out = await asyncio.to_thread(
-        fit_queries, [s.query for s, _ in shown], redact_sql, rows_left_out=len(found) - len(shown)
+        fit_queries, [s.query for s, _ in shown], redact, rows_left_out=len(found) - len(shown)
     )
     idle = sum(session.is_idle_in_transaction for session, _ in found)
-    reasons = tuple(warnings)
     return RunningQueries(
         target=where.name,
-        engine="postgresql",
+        engine=engine,
         engine_version=version,
-        source="pg_stat_activity",
-        coverage=Coverage(complete=False, reasons=reasons, snapshots=0) if reasons else WHOLE,
+        source=source,
+        coverage=Coverage(complete=False, reasons=tuple(reasons), snapshots=0) if reasons else WHOLE,
         truncated=left_out,
         rows=tuple(_row(s, workers, query) for (s, workers), query in zip(shown, queries, strict=True)),
         active=len(found) - idle,
         idle_in_transaction=idle,
         hidden_sessions=hidden,
-        warnings=tuple(warnings),
         took_ms=0.0,
     )
 
 
-def _age(session: Session, *, for_bound: bool = False) -> float:
-    """Of the statement; of a session that is idle in a transaction how long so, or for the bound the transaction."""
-    if session.is_idle_in_transaction:
-        return (session.xact_s if for_bound else session.idle_s) or 0.0
-    return session.query_s or 0.0
+def _bound_age(session: Session) -> float:
+    """What the bound is compared with: the statement's age, of an idle transaction its own."""
+    return (session.xact_s if session.is_idle_in_transaction else session.query_s) or 0.0
+
+
+def _age(session: Session) -> float:
+    """The statement's age; of a session that is idle in a transaction, how long it has been idle."""
+    return (session.idle_s if session.is_idle_in_transaction else session.query_s) or 0.0
 
 
 def _row(session: Session, workers: int, query: str) -> RunningQuery:

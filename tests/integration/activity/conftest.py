@@ -64,6 +64,8 @@ class Yard:
                 yield connection
             finally:
                 await self._give_up(connection)
+            pid = connection.info.backend_pid
+        await self.until("select not exists(select from pg_stat_activity where pid = %s)", (pid,))
 
     async def wait_for(self, connection: Connection, statement: str) -> None:
         """Run a statement that has to wait for a lock, and return once the server says that it does."""

@@ -133,7 +133,7 @@ async def test_a_session_that_the_role_may_not_track_is_told(any_postgres: Lab) 
         await admin.execute("begin")
         answer = await look(yard)
         assert answer.rows == ()
-        assert "ALTER SYSTEM SET track_activities = on; SELECT pg_reload_conf();" in answer.warnings[0]
+        assert "ALTER SYSTEM SET track_activities = on; SELECT pg_reload_conf();" in answer.coverage.reasons[0]
         await admin.execute("rollback")
 
 
