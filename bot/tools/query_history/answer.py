@@ -16,6 +16,7 @@ class TrendBucket:
 
     Args:
         calls: 0 when it did not run, null when that is not known.
+        stddev_s: null also where the server counts no variance (MySQL, MariaDB).
         max_exact: false when ``max_s`` is only an upper bound of the longest execution.
         coverage: 0..1, how much of the bucket and of the readings' window next to it is the same time.
     """
@@ -38,7 +39,7 @@ class TrendTotal:
     calls: int
     mean_s: float
     total_s: float
-    stddev_s: float
+    stddev_s: float | None
     max_s: float
     max_exact: bool
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from agent_core.errors import ToolFailed
 from bot.tools.slow_queries.time_range import TimeRange
 
-MOST_BUCKETS = 200
+MOST_BUCKETS = 90
 """More would be neither read nor drawn."""
 
 _ROUND_S = (60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 43_200, 86_400)
@@ -49,12 +49,17 @@ def _refuse(text: str, why: str) -> ToolFailed:
 
 
 def split_range(asked: TimeRange, bucket_s: float) -> list[datetime]:
-    """Return the borders of the buckets: the ends of the range, and between them round instants (UTC)."""
+    """Return the borders of the buckets: the ends of the range, and between them round instants (UTC).
+
+    What is left over at an end and shorter than a tenth of a bucket belongs to the bucket beside it.
+    """
     step = timedelta(seconds=bucket_s)
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     border = epoch + ((asked.start - epoch) // step + 1) * step
+    if border - asked.start < step / 10:
+        border += step
     borders = [asked.start]
-    while border < asked.end:
+    while border <= asked.end - step / 10:
         borders.append(border)
         border += step
     return [*borders, asked.end]

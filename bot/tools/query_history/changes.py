@@ -65,9 +65,17 @@ class Changes:
 
 
 def find_changes(
-    before: Mapping[str, Activity], after: Mapping[str, Activity], *, length_before_s: float, length_after_s: float
+    before: Mapping[str, Activity],
+    after: Mapping[str, Activity],
+    *,
+    length_before_s: float,
+    length_after_s: float,
+    deviations: bool = True,
 ) -> Changes:
-    """Compare the activity of shapes, by fingerprint, in two windows of the given lengths in seconds."""
+    """Compare the activity of shapes, by fingerprint, in two windows of the given lengths in seconds.
+
+    Without known ``deviations`` they are taken to be as large as the means.
+    """
     scale = length_after_s / length_before_s
     notable_s = NOTABLE_SHARE * max(_total(after), _total(before) * scale)
     both = sorted(before.keys() & after.keys())
@@ -76,7 +84,7 @@ def find_changes(
     shifts = [
         shift
         for shape in tested
-        if (shift := _compare(shape, before[shape], after[shape], factor, LEVEL / len(tested))) is not None
+        if (shift := _compare(shape, before[shape], after[shape], factor, LEVEL / len(tested), deviations)) is not None
     ]
     shifts += [
         Shift(fingerprint=shape, change="new", extra_s=one.total_s, before=None, after=one, p_value=None)
@@ -93,7 +101,9 @@ def find_changes(
     return Changes(shifts=tuple(notable), common_factor=factor, tested=len(tested))
 
 
-def _compare(shape: str, before: Activity, after: Activity, factor: float, level: float) -> Shift | None:
+def _compare(
+    shape: str, before: Activity, after: Activity, factor: float, level: float, deviations: bool
+) -> Shift | None:
     """Compare with what the shape would be if it had changed like all others."""
     expected_s = before.mean_s * factor
     ratio = after.mean_s / expected_s if expected_s > 0 else float("inf")
@@ -101,7 +111,9 @@ def _compare(shape: str, before: Activity, after: Activity, factor: float, level
         return None
     # Durations are skewed: a sample that misses the few long ones has a low mean and a low deviation at once, and would
     # look certain. So each side is taken to be as spread, for its mean, as the other one.
-    spread = max(before.stddev_s * factor / expected_s if expected_s > 0 else 0.0, after.stddev_s / after.mean_s)
+    spread = 1.0
+    if deviations:
+        spread = max(before.stddev_s / before.mean_s if before.mean_s > 0 else 0.0, after.stddev_s / after.mean_s)
     p_value = compare_means(
         before.calls, expected_s, expected_s * spread, after.calls, after.mean_s, after.mean_s * spread
     )

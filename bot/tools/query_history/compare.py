@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from pydantic_core import to_json
+
 from agent_core.context import Clock
 from agent_core.errors import ToolFailed
 from bot.storage.base import StoreError
@@ -15,7 +17,7 @@ from bot.storage.snapshots import HistoryStore, Statement
 from bot.tools.envelope import AnswerWindow, Coverage, LeftOut
 from bot.tools.query_history.answer import ChangedShape, WindowComparison, WindowSide
 from bot.tools.query_history.changes import Changes, Shift, find_changes
-from bot.tools.query_history.fresh import Newest, explain_store, take_newest, tell_restart
+from bot.tools.query_history.fresh import Newest, cut_sql, explain_store, is_in, take_newest, tell_restart
 from bot.tools.slow_queries.counters import StatementKey, parse_key, read_snapshot
 from bot.tools.slow_queries.history import Choice, choose_window, iso_utc
 from bot.tools.slow_queries.time_range import TimeRange, parse_time_range
@@ -23,9 +25,15 @@ from bot.tools.slow_queries.window import Activity, merge_activities
 from bot.tools.targets import Target, Targets
 
 MOST_ROWS = 20
+"""Of one answer: those that cost most, and a few of those that saved most."""
+
+_MOST_CHARS = 16_000
+_SAVED_ROWS = 5
 
 _SAME_S = 1.0  # two windows may share this much at their common border
 _NOTABLE_FACTOR = 1.25
+
+_NO_DEVIATIONS = "the server counts no variance, so p_value takes durations to be spread as widely as their mean"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +99,11 @@ async def compare_two_windows(
         after.shapes,
         length_before_s=before.length_s,
         length_after_s=after.length_s,
+        deviations=where.engine != "mysql",
     )
     took_ms = (clock.monotonic() - began) * 1000
-    return _build_answer(where, newest, before, after, changes, known, restarts=restarts, took_ms=took_ms)
+    warnings = (*newest.warnings, *restarts, *((_NO_DEVIATIONS,) if where.engine == "mysql" else ()))
+    return _build_answer(where, newest, before, after, changes, known, warnings=warnings, took_ms=took_ms)
 
 
 def _check_apart(a: TimeRange, b: TimeRange) -> None:
@@ -115,7 +125,7 @@ async def _load_side(
         statement = known.get(key)
         if statement is None:  # evicted before its text was read: told apart by its key at least
             parts[_name_unknown(key)].append(activity)
-        elif statement.db == newest.database and not statement.own and key.toplevel:
+        elif is_in(statement, newest.database) and not statement.own and key.toplevel:
             parts[statement.fingerprint].append(activity)
     shapes = {shape: merged for shape, ones in parts.items() if (merged := merge_activities(ones)) is not None}
     length_s = 0.0 if window.start is None else (window.end - window.start).total_seconds()
@@ -162,7 +172,7 @@ def _build_answer(
     changes: Changes,
     known: Mapping[StatementKey, Statement],
     *,
-    restarts: tuple[str, ...],
+    warnings: tuple[str, ...],
     took_ms: float,
 ) -> WindowComparison:
     texts: dict[str, list[Statement]] = defaultdict(list)
@@ -170,10 +180,11 @@ def _build_answer(
         texts[one.fingerprint].append(one)
         texts[_name_unknown(key)].append(one)
     a, b = before.build(), after.build()
-    shown = changes.shifts[:MOST_ROWS]
-    if len(changes.shifts) > MOST_ROWS:  # what was saved most is at the end
-        shown = (*changes.shifts[: MOST_ROWS - 5], *changes.shifts[-5:])
-    ranks = {shift.fingerprint: n for n, shift in enumerate(changes.shifts, 1)}
+    rows = [
+        _build_row(rank, one, texts[one.fingerprint], deviations=where.engine != "mysql")
+        for rank, one in enumerate(changes.shifts, 1)
+    ]
+    shown = choose_rows(rows)
     return WindowComparison(
         target=where.name,
         engine=newest.engine,
@@ -194,11 +205,23 @@ def _build_answer(
         b=b,
         common_factor=round(changes.common_factor, 3),
         tested=changes.tested,
-        rows=tuple(_build_row(ranks[shift.fingerprint], shift, texts[shift.fingerprint]) for shift in shown),
+        rows=shown,
         truncated=LeftOut(rows=len(changes.shifts) - len(shown)),
-        warnings=(*newest.warnings, *restarts),
+        warnings=warnings,
         took_ms=round(took_ms, 1),
     )
+
+
+def choose_rows(rows: Sequence[ChangedShape]) -> tuple[ChangedShape, ...]:
+    """Choose as many rows as an answer holds, from both ends of the ranks: what was saved most stands last."""
+    first = [*rows[: MOST_ROWS - _SAVED_ROWS], *rows[MOST_ROWS - _SAVED_ROWS :][-_SAVED_ROWS:]]
+    chosen: list[ChangedShape] = []
+    used = 0
+    for row in sorted(first, key=lambda one: -abs(one.extra_s)):
+        used += len(to_json(row))
+        if used <= _MOST_CHARS or not chosen:
+            chosen.append(row)
+    return tuple(sorted(chosen, key=lambda one: one.rank))
 
 
 def _say_verdict(changes: Changes, a: WindowSide, b: WindowSide) -> str:
@@ -215,23 +238,23 @@ def _count(changes: Changes, change: str) -> int:
     return sum(shift.change == change for shift in changes.shifts)
 
 
-def _build_row(rank: int, shift: Shift, statements: Sequence[Statement]) -> ChangedShape:
+def _build_row(rank: int, shift: Shift, statements: Sequence[Statement], *, deviations: bool) -> ChangedShape:
     a, b = shift.before, shift.after
     return ChangedShape(
         rank=rank,
         change=shift.change,
-        sql=statements[0].sql if statements else "<text no longer held by the server>",
+        sql=cut_sql(statements[0].sql) if statements else "<text no longer held by the server>",
         extra_s=round(shift.extra_s, 6),
         ratio=round(b.mean_s / a.mean_s, 3) if a and b and a.mean_s > 0 else None,
         mean_a_s=round(a.mean_s, 6) if a else None,
         mean_b_s=round(b.mean_s, 6) if b else None,
         calls_a=a.calls if a else 0,
         calls_b=b.calls if b else 0,
-        stddev_a_s=round(a.stddev_s, 6) if a else None,
-        stddev_b_s=round(b.stddev_s, 6) if b else None,
+        stddev_a_s=round(a.stddev_s, 6) if a and deviations else None,
+        stddev_b_s=round(b.stddev_s, 6) if b and deviations else None,
         total_a_s=round(a.total_s, 6) if a else 0.0,
         total_b_s=round(b.total_s, 6) if b else 0.0,
         p_value=None if shift.p_value is None else float(f"{shift.p_value:.3g}"),
         fingerprint=shift.fingerprint,
-        users=tuple(sorted({one.user for one in statements})),
+        users=tuple(sorted({one.user for one in statements if one.user})),
     )

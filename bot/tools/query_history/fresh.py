@@ -15,6 +15,9 @@ from bot.tools.slow_queries.failures import quote_name
 from bot.tools.slow_queries.history import iso_utc
 from bot.tools.targets import Target
 
+SQL_CHARS = 1_500
+"""Of each statement; get_slow_queries and explain_query show it whole."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Newest:
@@ -101,6 +104,21 @@ def explain_store(error: StoreError) -> ToolFailed:
 
 
 def choose_statements(statements: Sequence[Statement], database: str) -> tuple[list[Statement], int]:
-    """Leave out Hermod's own statements and other databases'; return also how many those of other databases are."""
-    foreign = [one for one in statements if one.db != database]
-    return [one for one in statements if one.db == database and not one.own], len(foreign)
+    """Leave out Hermod's own statements and other databases'; return also how many those of other databases are.
+
+    Args:
+        statements: of one shape, or all.
+        database: what the target is connected to; empty where it names none (MySQL), which means all.
+    """
+    ours = [one for one in statements if is_in(one, database)]
+    return [one for one in ours if not one.own], len(statements) - len(ours)
+
+
+def is_in(statement: Statement, database: str) -> bool:
+    """True for a statement of the target's database."""
+    return not database or statement.db == database
+
+
+def cut_sql(sql: str) -> str:
+    """Cut a statement's end off where it is very long."""
+    return sql if len(sql) <= SQL_CHARS else f"{sql[:SQL_CHARS]} … ({len(sql):,} characters)"

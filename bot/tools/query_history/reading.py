@@ -30,7 +30,8 @@ from bot.tools.targets import Target
 TEXTS_A_READING = 1_000
 """How many new texts one reading learns at most; the next one learns more."""
 
-_MOST_UNKNOWN = 20_000
+MOST_UNKNOWN = 20_000
+"""Most keys that are looked through for texts to learn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +75,7 @@ async def _learn(
     db: ReadOnly, extension: Extension, server: Server, counters: Counters, store: HistoryStore, name: str
 ) -> int:
     """Fetch texts that are not known, of entries that the server still has."""
-    unknown = await store.list_unknown(name, limit=_MOST_UNKNOWN)
+    unknown = await store.list_unknown(name, limit=MOST_UNKNOWN)
     keys = [key for text in unknown if (key := parse_key(text)) in counters.entries][:TEXTS_A_READING]
     if not keys:
         return 0

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from agent_core.context import Clock
 from bot.storage.snapshots import HistoryStore
+from bot.tools.query_history.mysql_reading import record_mysql
 from bot.tools.query_history.reading import Reading, record_postgres
 from bot.tools.targets import Engine, Target
 
@@ -19,5 +20,5 @@ class Recorder(Protocol):
         ...
 
 
-RECORDERS: Mapping[Engine, Recorder] = {"postgresql": record_postgres}
+RECORDERS: Mapping[Engine, Recorder] = {"postgresql": record_postgres, "mysql": record_mysql}
 """By the kind of target."""

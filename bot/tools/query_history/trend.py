@@ -15,7 +15,7 @@ from bot.storage.snapshots import HistoryStore, Statement
 from bot.tools.envelope import AnswerWindow, Coverage
 from bot.tools.query_history.answer import QueryTrend, TrendBucket, TrendTotal
 from bot.tools.query_history.buckets import choose_bucket, choose_readings, share_covered, split_range
-from bot.tools.query_history.fresh import Newest, choose_statements, explain_store, take_newest, tell_restart
+from bot.tools.query_history.fresh import Newest, choose_statements, cut_sql, explain_store, take_newest, tell_restart
 from bot.tools.query_history.text_chart import draw_bars
 from bot.tools.slow_queries.counters import Counters, read_snapshot
 from bot.tools.slow_queries.history import iso_utc
@@ -152,7 +152,8 @@ def _build_answer(
     warnings: tuple[str, ...],
     took_ms: float,
 ) -> QueryTrend:
-    rows = tuple(_build_bucket(part) for part in parts)
+    deviations = where.engine != "mysql"  # which counts none
+    rows = tuple(_build_bucket(part, deviations=deviations) for part in parts)
     known = [part for part in parts if part.window is not None]
     reasons = (*_explain_gaps(parts, len(readings)), *newest.reasons)
     activities = [part.activity for part in known]
@@ -170,40 +171,39 @@ def _build_answer(
         ),
         coverage=Coverage(complete=not reasons, reasons=reasons, snapshots=len(readings)),
         fingerprint=shapes[0].fingerprint,
-        sql=shapes[0].sql,
-        users=tuple(sorted({one.user for one in shapes})),
+        sql=cut_sql(shapes[0].sql),
+        users=tuple(sorted({one.user for one in shapes if one.user})),
         bucket_s=bucket_s,
         chart=draw_bars([None if row.calls is None else row.mean_s or 0.0 for row in rows]),
         highest=max((row.mean_s for row in rows if row.mean_s is not None), default=None),
-        total=None if whole is None else _build_total(whole),
+        total=None if whole is None else _build_total(whole, deviations=deviations),
         rows=rows,
         warnings=(*warnings, *tell_restart(readings[min(readings)] if readings else None, newest.counters)),
         took_ms=round(took_ms, 1),
     )
 
 
-def _build_bucket(part: _Part) -> TrendBucket:
+def _build_bucket(part: _Part, *, deviations: bool) -> TrendBucket:
     activity = part.activity
-    ran = activity is not None
     return TrendBucket(
         start=iso_utc(part.start),
         end=iso_utc(part.end),
         calls=None if part.window is None else activity.calls if activity else 0,
         mean_s=round(activity.mean_s, 6) if activity else None,
         total_s=round(activity.total_s, 6) if activity else (None if part.window is None else 0.0),
-        stddev_s=round(activity.stddev_s, 6) if activity else None,
+        stddev_s=round(activity.stddev_s, 6) if activity and deviations else None,
         max_s=round(activity.max_s, 6) if activity else None,
-        max_exact=activity.max_exact if ran and activity else None,
+        max_exact=activity.max_exact if activity else None,
         coverage=round(part.coverage, 3),
     )
 
 
-def _build_total(whole: Activity) -> TrendTotal:
+def _build_total(whole: Activity, *, deviations: bool) -> TrendTotal:
     return TrendTotal(
         calls=whole.calls,
         mean_s=round(whole.mean_s, 6),
         total_s=round(whole.total_s, 6),
-        stddev_s=round(whole.stddev_s, 6),
+        stddev_s=round(whole.stddev_s, 6) if deviations else None,
         max_s=round(whole.max_s, 6),
         max_exact=whole.max_exact,
     )

@@ -26,10 +26,14 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 
 class LeapClock(SystemClock):
-    """The machine's clock, set ahead by a test: real databases, but no waiting for minutes to pass."""
+    """The machine's clock, set ahead by a test: real databases, but no waiting for minutes to pass.
+
+    It begins at a full hour, so that buckets of an hour begin where a test begins.
+    """
 
     def __init__(self) -> None:
-        self.ahead = timedelta()
+        now = super().now()
+        self.ahead = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1) - now
 
     def now(self) -> datetime:
         return super().now() + self.ahead

@@ -29,7 +29,8 @@ def test_without_a_length_there_are_few_buckets_and_they_tile_the_range(seconds:
     assert (borders[0], borders[-1]) == (span.start, span.end)
     assert 2 <= len(borders) <= 43
     lengths = [(b - a).total_seconds() for a, b in pairwise(borders)]
-    assert all(0 < length <= bucket_s + 1e-6 for length in lengths)
+    assert all(0 < length < bucket_s * 1.2 for length in lengths)
+    assert len(lengths) == 1 or min(lengths) >= bucket_s * 0.0999
     assert all(length == pytest.approx(bucket_s) for length in lengths[1:-1])
 
 
@@ -37,7 +38,7 @@ def test_without_a_length_there_are_few_buckets_and_they_tile_the_range(seconds:
     ("text", "seconds"), [("30s", 30), ("5min", 300), ("5 minutes", 300), (" 1H ", 3600), ("1d", 86_400), ("15m", 900)]
 )
 def test_lengths_are_read(text: str, seconds: float) -> None:
-    assert choose_bucket(text, asked(3600)) == seconds
+    assert choose_bucket(text, asked(1800)) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "5", "min", "0s", "9s", "-1h", "1 fortnight", "1h30m", "5min; drop"])
@@ -49,9 +50,9 @@ def test_other_lengths_are_refused_with_the_forms(text: str) -> None:
 
 
 def test_more_buckets_than_can_be_read_are_refused_with_the_least_length() -> None:
-    with pytest.raises(ToolFailed, match=f"more than {MOST_BUCKETS} of them; take at least 432s"):
+    with pytest.raises(ToolFailed, match=f"more than {MOST_BUCKETS} of them; take at least 960s"):
         choose_bucket("60s", asked(86_400))
-    assert choose_bucket("432s", asked(86_400)) == 432
+    assert choose_bucket("960s", asked(86_400)) == 960
 
 
 def test_the_nearest_reading_stands_for_a_border_if_it_is_near_enough() -> None:
