@@ -6,7 +6,7 @@ a model passed in is noted without its literals, as it stands everywhere else; o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -22,6 +22,7 @@ SHOW_SQL = "show_sql"
 SQL_RAN = "sql_ran"
 
 _MOST_CHARS = 12_000
+_MOST_VALUE_CHARS = 80
 _recording: ContextVar[list[str] | None] = ContextVar("hermod_sql", default=None)
 
 
@@ -29,6 +30,16 @@ def note_sql(write: Callable[[], str]) -> None:
     """Note a statement that is sent now; ``write`` gives its text, and is called only while somebody records."""
     if (noted := _recording.get()) is not None:
         noted.append(write().strip())
+
+
+def write_sent(text: str, parameters: Sequence[object]) -> str:
+    """Write a query of our own with the values that go beside it."""
+    return f"{text}\n-- with {', '.join(map(_shorten, parameters))}" if parameters else text
+
+
+def _shorten(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _MOST_VALUE_CHARS else f"{text[:_MOST_VALUE_CHARS]}…"
 
 
 @contextmanager

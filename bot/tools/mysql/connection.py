@@ -27,6 +27,8 @@ from bot.tools.mysql.failures import (
     number_of,
 )
 from bot.tools.mysql.privileges import refuse_risks
+from bot.tools.shown_sql import note_sql, write_sent
+from bot.tools.slow_logs.mysql_text import redact_mysql
 from bot.tools.targets import Target
 
 if TYPE_CHECKING:
@@ -55,7 +57,16 @@ _CLOSE_S = 1.0
 _NAMES: Mapping[Flavor, str] = {"mysql": "MySQL", "mariadb": "MariaDB"}
 _SCALARS = (str, bytes, int, float, Decimal, datetime, date, time, timedelta, type(None))
 # What the driver's reading of the protocol raises on bytes that make no sense, beside its own errors.
-_BROKEN = (OSError, EOFError, RuntimeError, ValueError, IndexError, struct.error, AssertionError)
+_BROKEN = (
+    OSError,
+    EOFError,
+    RuntimeError,
+    ValueError,
+    LookupError,
+    ArithmeticError,
+    struct.error,
+    AssertionError,
+)
 _T = TypeVar("_T")
 
 
@@ -90,24 +101,27 @@ class MySqlReadOnly:
         self.flavor, self.version, self.version_num = read_version(str(connection.server_version))
         self.connection_id = 0
 
-    async def fetch(self, query: str, parameters: Sequence[object] = ()) -> list[Row]:
+    async def fetch(self, query: str, parameters: Sequence[object] = (), *, own: bool = True) -> list[Row]:
         """Run one statement and return all its rows, by column name.
 
         Args:
             query: one statement; with ``parameters``, ``%s`` stands for each and ``%%`` for a percent sign.
             parameters: texts, bytes, numbers, times or None. The driver writes them into the statement.
+            own: it is a query of ours with nothing in it that was passed in, so it may be shown as it is.
 
         Raises:
             ToolFailed: see ``failures``; ``statement_timeout`` also where the server broke the statement off and
                 sent what it had as if that were the answer.
             TypeError: a parameter is of another kind, for example a dict, whose keys the driver does not escape.
         """
-        columns, rows, _ = await self._guarded(lambda: self._read_all(query, parameters))
+        note_sql(lambda: write_sent(query, parameters) if own else redact_mysql(query))
+        values = _check_parameters(parameters)
+        columns, rows, _ = await self._guarded(lambda: self._read_all(query, values))
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
-    async def fetch_one(self, query: str, parameters: Sequence[object] = ()) -> Row | None:
-        """Run one statement and return its first row, or None."""
-        rows = await self.fetch(query, parameters)
+    async def fetch_one(self, query: str, parameters: Sequence[object] = (), *, own: bool = True) -> Row | None:
+        """Run one statement and return its first row, or None; see ``fetch``."""
+        rows = await self.fetch(query, parameters, own=own)
         return rows[0] if rows else None
 
     async def fetch_capped(
@@ -122,7 +136,9 @@ class MySqlReadOnly:
         Raises:
             ToolFailed, TypeError: as for ``fetch``.
         """
-        return await self._guarded(lambda: self._read_capped(statement, parameters, most_rows, most_bytes))
+        note_sql(lambda: redact_mysql(statement))
+        values = _check_parameters(parameters)
+        return await self._guarded(lambda: self._read_capped(statement, values, most_rows, most_bytes))
 
     # -- entering and leaving ----------------------------------------------------------------------
 
@@ -137,9 +153,9 @@ class MySqlReadOnly:
                 fix="upgrade the server",
             )
         await self._prove_one_statement()
-        await self._guarded(lambda: self._read_all(_build_settings(self.flavor, self._timeout_s), ()), entering=True)
-        await self._guarded(lambda: self._read_all(_SESSION, ()), entering=True)
-        _, grants, _ = await self._guarded(lambda: self._read_all(_GRANTS, ()), entering=True)
+        await self._guarded(lambda: self._read_all(_build_settings(self.flavor, self._timeout_s)), entering=True)
+        await self._guarded(lambda: self._read_all(_SESSION), entering=True)
+        _, grants, _ = await self._guarded(lambda: self._read_all(_GRANTS), entering=True)
         refuse_risks([str(grant) for (grant, *_) in grants], self.target)
         await self._begin()
         self._identity = await self._ask_identity(self._connection)
@@ -159,7 +175,7 @@ class MySqlReadOnly:
     async def _prove_one_statement(self) -> None:
         """Two statements in one message have to be a syntax error."""
         try:
-            await self._guarded(lambda: self._read_all(_TWO, ()), entering=True)
+            await self._guarded(lambda: self._read_all(_TWO), entering=True)
         except ToolFailed as failure:
             if failure.code == "parse_failed":
                 return
@@ -171,7 +187,7 @@ class MySqlReadOnly:
         )
 
     async def _begin(self) -> None:
-        await self._guarded(lambda: self._read_all(_BEGIN, ()), entering=True)
+        await self._guarded(lambda: self._read_all(_BEGIN), entering=True)
         self._doubt = False
 
     # -- one statement -----------------------------------------------------------------------------
@@ -221,15 +237,15 @@ class MySqlReadOnly:
             )
 
     async def _read_all(
-        self, query: str, parameters: Sequence[object]
+        self, query: str, values: tuple[object, ...] | None = None
     ) -> tuple[tuple[str, ...], list[tuple[object, ...]], bool]:
         async with self._connection.buffered() as cursor:
-            await cursor.execute(query, _check_parameters(parameters))
+            await cursor.execute(query, values)
             rows = [tuple(row) for row in await cursor.fetchall()]
             return _columns(cursor.description), rows, False
 
     async def _read_capped(
-        self, statement: str, parameters: Sequence[object], most_rows: int, most_bytes: int
+        self, statement: str, values: tuple[object, ...] | None, most_rows: int, most_bytes: int
     ) -> tuple[tuple[str, ...], list[tuple[object, ...]], bool]:
         from bot.tools.mysql.driver import LARGEST_PACKET_BYTES, PacketTooLarge
 
@@ -240,7 +256,7 @@ class MySqlReadOnly:
         self._connection.most_packet_bytes = most_bytes + 64 * 1024
         columns: tuple[str, ...] = ()
         try:
-            await cursor.execute(statement, _check_parameters(parameters))
+            await cursor.execute(statement, values)
             columns = _columns(cursor.description)
             while columns and (row := await cursor.fetchone()) is not None:
                 left -= sum(_size(value) for value in row)

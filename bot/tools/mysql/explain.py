@@ -207,7 +207,7 @@ async def _explain(db: MySqlReadOnly, subject: _Subject) -> object:
         # https://dev.mysql.com/doc/refman/8.4/en/server-system-variables.html#sysvar_explain_json_format_version
         await db.fetch("SET SESSION explain_json_format_version = 1")
     text = bind(subject.plannable) if subject.values else subject.plannable.sql
-    row = await db.fetch_one(_EXPLAIN + text, subject.values)
+    row = await db.fetch_one(_EXPLAIN + text, subject.values, own=False)
     return None if row is None else parse_plan_text(str(next(iter(row.values()))), escaped=db.flavor == "mysql")
 
 

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from agent_core.errors import ToolFailed
-from bot.tools.shown_sql import note_sql
+from bot.tools.shown_sql import note_sql, write_sent
 from bot.tools.slow_queries.failures import explain_connect_error, explain_error, explain_silence
 from bot.tools.slow_queries.redact_sql import redact_sql
 from bot.tools.targets import Target
@@ -108,9 +108,7 @@ class ReadOnly:
 
     def _write(self, statement: bytes | Composed, parameters: Sequence[object], *, own: bool) -> str:
         text = statement.decode() if isinstance(statement, bytes) else statement.as_string(self.connection)
-        if not own:
-            return redact_sql(text)
-        return f"{text}\n-- with {', '.join(map(_shorten, parameters))}" if parameters else text
+        return write_sent(text, parameters) if own else redact_sql(text)
 
     async def fetch(self, query: str | Composed, parameters: Sequence[object] = ()) -> list[Row]:
         """Run one of our own queries and return its rows.
@@ -215,11 +213,6 @@ def _check_role(target: Target, row: Row | None) -> None:
         fix=f"use the role that 'hermod targets grant {target.name}' makes, or set accept_risks = "
         f'["{SUPERUSER_RISK}"] in [targets.{target.name}]',
     )
-
-
-def _shorten(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 def _parameters(target: Target, connect_timeout_s: int) -> dict[str, str]:
