@@ -9,6 +9,7 @@ OUTFILE, SET GLOBAL, KILL, GET_LOCK, sequences.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -18,7 +19,7 @@ from agent_core.errors import ToolFailed
 from bot.tools.mysql.connection import MySqlReadOnly, open_mysql
 from bot.tools.readonly_sql.answer import MOST_BYTES, Sheet, SqlRequest, SqlRows
 from bot.tools.readonly_sql.mysql_lexer import Kind, Token, join_tokens
-from bot.tools.readonly_sql.mysql_lookups import refuse_hidden_writers
+from bot.tools.readonly_sql.mysql_lookups import AMBIGUOUS_MODES, refuse_hidden_writers
 from bot.tools.readonly_sql.mysql_tables import refuse_secrets
 from bot.tools.readonly_sql.policy_mysql import CheckedMySql, check_mysql
 from bot.tools.targets import Target
@@ -36,18 +37,16 @@ _TYPE_NAMES: tuple[tuple[type, str], ...] = (
     (bytes, "binary"),
 )
 
-_AMBIGUOUS_MODES = ("ANSI_QUOTES", "NO_BACKSLASH_ESCAPES", "ORACLE", "MSSQL", "DB2", "POSTGRESQL", "MAXDB")
-
 
 async def run_on_mysql(target: Target, clock: Clock, request: SqlRequest) -> SqlRows:
     """Run a request on a MySQL or MariaDB target.
 
     Raises:
-        ToolFailed: what ``check_mysql``, ``refuse_hidden_writers`` and ``open_mysql`` raise, ``parse_failed`` where
+        ToolFailed: what ``check_mysql``, ``refuse_hidden_writers`` and ``open_mysql`` raise, ``bad_parameters`` where
             parameters and ``?`` do not agree, ``statement_timeout``.
     """
     began = clock.monotonic()
-    checked = check_mysql(request.sql, database=target.database)
+    checked = await asyncio.to_thread(check_mysql, request.sql, database=target.database)
     statement, parameters = _bind(checked, request)
     sheet = Sheet(max_rows=request.max_rows)
     async with open_mysql(target, statement_timeout_s=request.timeout_s) as db:
@@ -87,7 +86,7 @@ async def _look_up(db: MySqlReadOnly, checked: CheckedMySql) -> None:
     """Judge what only the server knows, and make sure that it reads quotes as the lexer did."""
     row = await db.fetch_one("select database() as place, @@sql_mode as mode")
     place, mode = ("", "") if row is None else (str(row["place"] or ""), str(row["mode"]))
-    if any(word in mode for word in _AMBIGUOUS_MODES):
+    if any(word in mode for word in AMBIGUOUS_MODES):
         raise ToolFailed(
             f"target {db.target.name!r}: the server reads quotes in its own way (sql_mode {mode})",
             code="parse_failed",
@@ -103,7 +102,7 @@ def _bind(checked: CheckedMySql, request: SqlRequest) -> tuple[str, tuple[object
     if checked.placeholders != len(request.parameters):
         raise ToolFailed(
             f"the statement has {checked.placeholders} ? and {len(request.parameters)} values came with it",
-            code="parse_failed",
+            code="bad_parameters",
             fix="write ? for each value, outside of quotes, and pass as many values in params",
         )
     if not request.parameters:

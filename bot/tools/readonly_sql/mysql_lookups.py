@@ -14,6 +14,9 @@ from bot.tools.readonly_sql.mysql_scan import Call, find_calls, find_pairs
 from bot.tools.readonly_sql.mysql_tables import refuse_secrets
 from bot.tools.readonly_sql.policy_mysql import CheckedMySql, refuse_known_calls, refuse_writers
 
+AMBIGUOUS_MODES = ("ANSI_QUOTES", "NO_BACKSLASH_ESCAPES", "ORACLE", "MSSQL", "DB2", "POSTGRESQL", "MAXDB")
+"""Words of ``sql_mode`` under which the server reads quotes or statements otherwise than ``mysql_lexer``."""
+
 _DEEPEST = 8
 _MOST_NAMES = 200
 _READS = ("NO SQL", "READS SQL DATA")
@@ -25,12 +28,11 @@ _SHIPPED_FUNCTIONS = frozenset(
     ps_is_instrument_default_timed ps_is_thread_instrumented ps_thread_account ps_thread_id quote_identifier
     sys_get_config version_major version_minor version_patch""".split()  # noqa: SIM905 (to be read)
 )
-# INTO of a body fills its own variables; what writes a file is refused apart.
-_BODY_ALLOWED = frozenset({"into", "set"})
+# INTO of a body fills its own variables (OUTFILE is refused apart), and CREATE begins its text.
+_BODY_ALLOWED = frozenset({"create", "into", "set"})
 
 _ROUTINES = (
-    "select routine_schema as place, routine_name as name, sql_data_access as access, "
-    "routine_definition as body from information_schema.routines "
+    "select routine_schema as place, routine_name as name, sql_data_access as access from information_schema.routines "
     "where routine_type = 'FUNCTION' and (routine_schema, routine_name) in ({})"
 )
 _VIEWS = (
@@ -97,7 +99,7 @@ async def _judge_calls(
     for call in calls:
         row = rows.get(((call.schema or default).lower(), call.name))
         if row is not None:
-            bodies.append(_judge_routine(db, row))
+            bodies.append(await _judge_routine(db, row))
         elif (call.schema or default, call.name) in names and (
             call.schema is not None or call.name not in ALLOWED[db.flavor]
         ):
@@ -106,21 +108,21 @@ async def _judge_calls(
     return bodies
 
 
-def _judge_routine(db: MySqlReadOnly, row: Mapping[str, object]) -> tuple[str, Sequence[Token]]:
-    what = f"the stored function {row['place']}.{row['name']}"
+async def _judge_routine(db: MySqlReadOnly, row: Mapping[str, object]) -> tuple[str, Sequence[Token]]:
+    place, name = str(row["place"]), str(row["name"])
+    what = f"the stored function {place}.{name}"
+    if place == _SHIPPED and name.lower() in _SHIPPED_FUNCTIONS:
+        return place, ()
     if str(row["access"]).upper() not in _READS:
         raise _refuse(what, f"is declared {row['access']}, not READS SQL DATA or NO SQL")
-    body = row["body"]
-    if not isinstance(body, str) or not body:
-        if row["place"] == _SHIPPED and str(row["name"]).lower() in _SHIPPED_FUNCTIONS:
-            return _SHIPPED, ()
+    body = await _fetch_body(db, place, name)
+    if not body:
         account = quote_name(db.target.user)
+        right = "SELECT ON mysql.proc" if db.flavor == "mariadb" else "SHOW_ROUTINE ON *.*"
         raise ToolFailed(
             f"what {what} does cannot be seen by this account, so it is not run",
             code="insufficient_privilege",
-            fix=f"GRANT SELECT ON mysql.proc TO {account}"
-            if db.flavor == "mariadb"
-            else f"GRANT SHOW_ROUTINE ON *.* TO {account}",
+            fix=f"GRANT {right} TO {account}",
         )
     try:
         tokens = lex_mysql(body).tokens
@@ -137,7 +139,20 @@ def _judge_routine(db: MySqlReadOnly, row: Mapping[str, object]) -> tuple[str, S
         )
         if sets or first.is_word("prepare", "execute", "handler", "do"):
             raise _refuse(what, "sets a variable of the session or the server, or runs a text as SQL")
-    return str(row["place"]), tokens
+    return place, tokens
+
+
+async def _fetch_body(db: MySqlReadOnly, place: str, name: str) -> str:
+    """The text as it was written, empty where it cannot be seen.
+
+    ``information_schema.routines`` has it with its backslashes taken away, so that a quote ends elsewhere.
+    """
+    quoted = ".".join("`" + part.replace("`", "``") + "`" for part in (place, name))
+    row = await db.fetch_one(f"SHOW CREATE FUNCTION {quoted}")
+    body, mode = (None, "") if row is None else (row.get("Create Function"), str(row.get("sql_mode")))
+    if any(word in mode for word in AMBIGUOUS_MODES):
+        raise _refuse(f"the stored function {place}.{name}", f"was made with quotes read in another way ({mode})")
+    return body if isinstance(body, str) else ""
 
 
 def _read_view(db: MySqlReadOnly, row: Mapping[str, object]) -> tuple[str, Sequence[Token]]:

@@ -1,11 +1,16 @@
-"""What a MariaDB holds, as values to compare: data, schema, accounts, settings, files, sequences and locks."""
+"""A MariaDB with data, honest and dishonest functions, and what it holds as values to compare."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from agent_core.context import SystemClock
+from bot.tools.readonly_sql.answer import Parameter, SqlRequest, SqlRows
+from bot.tools.readonly_sql.mysql import run_on_mysql
+from bot.tools.targets import Target
 from tests.servers.mariadb import MariaLab, Session
 from tests.unit.readonly_sql.mysql_statements import SCHEMA
 
@@ -24,6 +29,58 @@ _SCHEMA_QUERIES = (
     "select next_not_cached_value from {db}.numbers",
     "select is_free_lock('hermod')",
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A database made of ``SCHEMA``, to be read with root's rights or with a reader's.
+
+    Args:
+        lab: the server.
+        database: its name there.
+        root, reader: targets for it.
+    """
+
+    lab: MariaLab
+    database: str
+    root: Target
+    reader: Target
+
+    def spell(self, statement: str) -> str:
+        """The statement with this place's names in it."""
+        return statement.replace("{db}", self.database).replace("{dir}", str(self.lab.server.folder))
+
+    async def run(
+        self,
+        statement: str,
+        *parameters: Parameter,
+        root: bool = False,
+        timeout_s: float = 2.0,
+        max_rows: int = 50,
+    ) -> SqlRows:
+        """Run a statement as the tool does."""
+        request = SqlRequest(sql=self.spell(statement), parameters=parameters, timeout_s=timeout_s, max_rows=max_rows)
+        return await run_on_mysql(self.root if root else self.reader, SystemClock(), request)
+
+
+async def make_place(lab: MariaLab) -> Place:
+    """Make the database and a reader who may see the bodies of functions."""
+    database = await lab.create_database()
+    async with lab.admin(database) as admin:
+        await fill(admin, database, Path(lab.server.folder))
+    reader = await lab.create_reader(database)
+    async with lab.admin() as admin:
+        for schema in (database, "sys"):
+            await admin.execute(f"grant execute on {schema}.* to {reader}@'%'")
+        for table in ("proc", "innodb_table_stats"):
+            await admin.execute(f"grant select on mysql.{table} to {reader}@'%'")
+    risks = ("superuser", "file_privilege")
+    return Place(
+        lab=lab,
+        database=database,
+        root=lab.target(database, "root", accept_risks=risks),
+        reader=lab.target(database, reader),
+    )
 
 
 async def fill(admin: Session, database: str, folder: Path) -> None:

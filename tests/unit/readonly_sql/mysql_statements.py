@@ -40,9 +40,12 @@ SCHEMA = (
     "create function against(a int) returns int begin insert into logs values (96, 'a'); return a; end",
     "create function `lateral`(a int) returns int begin insert into logs values (95, 'l'); return a; end",
     "create function `of`(a int) returns int begin insert into logs values (94, 'o'); return a; end",
+    # Shown with its backslashes taken away, its call stands inside of quotes.
+    "create function hider(a int) returns int no sql return length(concat('\\\\', get_lock('hermod', 0), '#\\\\'))",
     "create view burning as select burn(1) as a",
     "create view twice as select a from burning",
     "create view sleepy as select sleep(20) as a",
+    "create view tricky as select concat('\\\\', sleep(20), '\\\\', '''') as a, concat('''', sleep(20), '''') as b",
     "create view accounts as select * from mysql.global_priv",
     "create procedure wipe() delete from orders",
 )
@@ -212,6 +215,9 @@ ATTACKS: tuple[str, ...] = (
     "select setter(1)",
     "select nested(1)",
     "select filer(1)",
+    "select hider(1)",
+    "select * from tricky",
+    "select b from tricky",
     "select variable(1)",
     "select {db}.burn(1)",
     "select {db} . burn (1)",
@@ -317,12 +323,13 @@ ATTACKS: tuple[str, ...] = (
 )
 
 ENDLESS: tuple[str, ...] = (
-    "with recursive r as (select 1 as n union all select n + 1 from r) select count(*) from r",
-    "select count(*) from information_schema.columns a, information_schema.columns b, information_schema.columns c",
-    "select sha2(group_concat(a.column_name), 512) from information_schema.columns a, information_schema.columns b,"
-    " information_schema.columns c group by a.table_name",
-    "select count(*) from sys.schema_table_statistics a, sys.schema_table_statistics b, information_schema.columns c,"
-    " information_schema.columns d",
+    "select sum(a.seq * b.seq) as endless_1 from seq_1_to_1000000 a, seq_1_to_1000000 b",
+    "select count(*) as endless_2 from information_schema.columns a, information_schema.columns b,"
+    " information_schema.columns c",
+    "select max(md5(concat(a.seq, b.seq))) as endless_3 from seq_1_to_100000 a, seq_1_to_100000 b order by rand()",
+    "with recursive r as (select 1 as n union all select n + 1 from r where n < 900)"
+    " select count(*) as endless_4 from r a, r b, r c, r d",
+    "select count(*) as endless_5 from sys.schema_table_statistics a, seq_1_to_1000000 b, seq_1_to_1000000 c",
 )
 """Reads that no account's rights bound; the server's time-out has to end them."""
 
