@@ -206,12 +206,13 @@ def _running_examples(names: Sequence[str]) -> tuple[ToolExample, ...]:
     return (
         ToolExample(question="what is running right now?", arguments={}),
         ToolExample(
-            question=f"active sessions on {first} that have been busy for more than 10 seconds",
+            question=f"which queries are running longer than 10 seconds on {first} at the moment?",
             arguments={"min_seconds": 10, "target": first},
         ),
         ToolExample(question="is anybody idle in transaction?", arguments={}),
-        ToolExample(question="show the process list", arguments={}),
+        ToolExample(question="show active sessions, the processlist", arguments={}),
         ToolExample(question="现在有哪些会话正在运行？", arguments={}),
+        ToolExample(question="正在运行超过10秒的查询", arguments={"min_seconds": 10}),
     )
 
 
@@ -219,6 +220,7 @@ def _blocking_examples(names: Sequence[str]) -> tuple[ToolExample, ...]:
     first = names[0] if names else "shop"
     return (
         ToolExample(question="who is blocking whom?", arguments={}),
+        ToolExample(question="are there any blocked queries?", arguments={}),
         ToolExample(question=f"which session holds the locks on {first}?", arguments={"target": first}),
         ToolExample(question="lock waits of more than 30 seconds, with the root blocker", arguments={"min_wait_s": 30}),
         ToolExample(question="谁阻塞了谁？有锁等待吗？", arguments={}),
@@ -230,6 +232,6 @@ def _preflight_examples(names: Sequence[str]) -> tuple[ToolExample, ...]:
     return (
         ToolExample(question="run a preflight check", arguments={}),
         ToolExample(question=f"which permissions are missing on {first}?", arguments={"target": first}),
-        ToolExample(question="is monitoring set up completely here?", arguments={}),
+        ToolExample(question="is monitoring set up completely here, is the extension installed?", arguments={}),
         ToolExample(question="检查一下权限和配置", arguments={}),
     )
