@@ -11,12 +11,25 @@ from bot.tools.database_health.checks import (
     ALL_CHECKS,
     HEALTH_BOUNDS,
     MYSQL_ONLY,
+    POSTGRES_ONLY,
     CheckName,
     HealthBounds,
     order_checks,
     unknown,
     worst,
 )
+from bot.tools.database_health.mysql_checks import (
+    check_mysql_connections,
+    check_mysql_history,
+    check_mysql_idle,
+    check_mysql_objects,
+    check_mysql_replication,
+    check_mysql_sequences,
+    check_mysql_transactions,
+    judge_pool,
+    read_pool,
+)
+from bot.tools.database_health.mysql_server import MySqlServer, fetch_mysql
 from bot.tools.database_health.postgres_objects import check_objects, check_sequences
 from bot.tools.database_health.postgres_replication import check_replication, check_slots
 from bot.tools.database_health.postgres_server import PostgresServer, fetch_postgres
@@ -33,6 +46,7 @@ from bot.tools.database_health.postgres_workload import (
     read_blocks,
 )
 from bot.tools.envelope import WHOLE, Coverage
+from bot.tools.mysql.connection import MySqlReadOnly, open_mysql
 from bot.tools.slow_queries.connection import OWN_MARK, ReadOnly, open_read_only
 from bot.tools.targets import Target
 
@@ -52,6 +66,16 @@ _POSTGRES: Mapping[CheckName, Callable[[ReadOnly, PostgresServer, HealthBounds],
     "wraparound": check_wraparound,
 }
 
+_MYSQL: Mapping[CheckName, Callable[[MySqlReadOnly, MySqlServer, HealthBounds], Awaitable[Check]]] = {
+    "connections": check_mysql_connections,
+    "replication": check_mysql_replication,
+    "long_transactions": check_mysql_transactions,
+    "idle_in_transaction": check_mysql_idle,
+    "sequences": check_mysql_sequences,
+    "objects": check_mysql_objects,
+    "history": check_mysql_history,
+}
+
 
 async def read_db_health(
     target: Target, clock: Clock, *, checks: Sequence[CheckName] = (), bounds: HealthBounds = HEALTH_BOUNDS
@@ -68,6 +92,8 @@ async def read_db_health(
         ToolFailed: the server cannot be reached at all, with code and remedy.
     """
     target.require("postgresql", "mysql", tool="db_health")
+    if target.engine == "mysql":
+        return await _read_mysql(target, clock, checks=checks, bounds=bounds)
     return await _read_postgres(target, clock, checks=checks, bounds=bounds)
 
 
@@ -109,6 +135,46 @@ async def _run(db: ReadOnly, server: PostgresServer, name: CheckName, bounds: He
         await db.execute(f"rollback {OWN_MARK} to savepoint health".encode())
         lacks = failure.code == "insufficient_privilege"
         return unknown(name, f"it could not look: {failure.message}", grant=server.monitor_grant if lacks else None)
+
+
+async def _read_mysql(
+    target: Target, clock: Clock, *, checks: Sequence[CheckName], bounds: HealthBounds
+) -> DatabaseHealth:
+    started = clock.monotonic()
+    wanted = [name for name in ALL_CHECKS if name in (checks or ALL_CHECKS)]
+    async with open_mysql(target) as db:
+        server = await fetch_mysql(db)
+        first_s = clock.monotonic()
+        before = await read_pool(db) if "cache_hit" in wanted else None
+        found = [await _run_mysql(db, server, name, bounds) for name in wanted if name in _MYSQL]
+        if before is not None:
+            await clock.sleep(max(0.0, READINGS_APART_S - (clock.monotonic() - first_s)))
+            after = await read_pool(db)
+            found.append(judge_pool(before, after, clock.monotonic() - first_s, server, bounds))
+    found += [
+        unknown(name, "it is about Postgres; MySQL and MariaDB have nothing like it")
+        for name in wanted
+        if checks and name in POSTGRES_ONLY
+    ]
+    return build_answer(
+        found,
+        target=target.name,
+        engine=db.flavor,
+        version=db.version,
+        source="status counters and information_schema",
+        took_ms=round((clock.monotonic() - started) * 1000, 1),
+    )
+
+
+async def _run_mysql(db: MySqlReadOnly, server: MySqlServer, name: CheckName, bounds: HealthBounds) -> Check:
+    try:
+        return await _MYSQL[name](db, server, bounds)
+    except ToolFailed as failure:
+        if failure.code == "connect_failed":
+            raise
+        lacks = failure.code == "insufficient_privilege"
+        why = "the account lacks a right" if lacks else f"it could not look: {failure.message}"
+        return unknown(name, why, grant=server.process_grant if lacks else None)
 
 
 def build_answer(

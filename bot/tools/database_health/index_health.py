@@ -8,11 +8,14 @@ from agent_core.context import Clock
 from bot.tools.database_health.answer import IndexFinding, IndexHealth
 from bot.tools.database_health.fields import write_iso
 from bot.tools.database_health.fitting import fit_rows
+from bot.tools.database_health.mysql_indexes import MOST_PARTS, fetch_mysql_indexes, judge_mysql_indexes
+from bot.tools.database_health.mysql_server import count_tables, fetch_mysql, find_hidden_tables
 from bot.tools.database_health.postgres_index_findings import judge_indexes
 from bot.tools.database_health.postgres_indexes import MOST_INDEXES, fetch_indexes, fetch_locked
 from bot.tools.database_health.postgres_server import fetch_postgres
 from bot.tools.database_health.wording import say_age, say_some, write_size
 from bot.tools.envelope import WHOLE, Coverage, LeftOut
+from bot.tools.mysql.connection import open_mysql
 from bot.tools.slow_queries.connection import open_read_only
 from bot.tools.targets import Target
 
@@ -39,6 +42,8 @@ async def read_index_health(
         ToolFailed: the server cannot be reached or read, with code and remedy.
     """
     target.require("postgresql", "mysql", tool="index_health")
+    if target.engine == "mysql":
+        return await _read_mysql(target, clock, min_size_mb=min_size_mb, enough_s=enough_s)
     return await _read_postgres(target, clock, min_size_mb=min_size_mb, enough_s=enough_s)
 
 
@@ -71,6 +76,37 @@ async def _read_postgres(target: Target, clock: Clock, *, min_size_mb: float, en
         counters_since=write_iso(server.counters_since),
         counters_age_s=age_s,
         examined=len(entries),
+    )
+
+
+async def _read_mysql(target: Target, clock: Clock, *, min_size_mb: float, enough_s: float) -> IndexHealth:
+    started = clock.monotonic()
+    async with open_mysql(target) as db:
+        server = await fetch_mysql(db)
+        found = await fetch_mysql_indexes(db, server)
+        hidden = await find_hidden_tables(db, server, await count_tables(db, server))
+    rows, left_out, warnings = select_rows(judge_mysql_indexes(found, server, enough_s=enough_s), min_size_mb)
+    if server.uptime_s < enough_s and any(row.kind == "unused" for row in rows):
+        warnings.append(
+            f"the server counts since {say_age(server.uptime_s)} only: what is listed as unused may be needed weekly"
+        )
+    reasons = [reason for reason in (found.why, hidden) if reason]
+    if found.more:
+        reasons.append(f"only {MOST_PARTS} columns of indexes were looked at")
+    return IndexHealth(
+        target=target.name,
+        engine=db.flavor,
+        engine_version=db.version,
+        source="information_schema.STATISTICS"
+        + ("" if found.scans is None else ", performance_schema.table_io_waits_summary_by_index_usage"),
+        coverage=Coverage(complete=False, reasons=tuple(reasons), snapshots=0) if reasons else WHOLE,
+        truncated=left_out,
+        warnings=tuple(warnings),
+        took_ms=round((clock.monotonic() - started) * 1000, 1),
+        rows=rows,
+        counters_since=None if found.scans is None else write_iso(server.started_at),
+        counters_age_s=None if found.scans is None else server.uptime_s,
+        examined=len(found.shapes),
     )
 
 

@@ -104,7 +104,10 @@ def _find_in_table(shapes: Sequence[IndexShape]) -> list[Redundancy]:
             covers = [other for other in others if _covers(other, shape, kind)]
             if covers:
                 kept.remove(shape)
-                cover = min(covers, key=lambda other: (not other.constraint, other.size_bytes, other.key))
+                if kind == "duplicate":
+                    cover = max(covers, key=lambda other: (other.rank, other.key))
+                else:
+                    cover = min(covers, key=lambda other: (other.size_bytes, other.key))
                 found.append(Redundancy(index=shape, covered_by=cover, kind=kind))
     return [_stand_on_what_stays(item, kept) for item in found]
 

@@ -12,6 +12,8 @@ from bot.tools.database_health.answer import TableFacts, TableHealth
 from bot.tools.database_health.bloat import NO_BLOAT_KNOWN, Bloat, add_bloat
 from bot.tools.database_health.fields import write_iso
 from bot.tools.database_health.fitting import fit_rows
+from bot.tools.database_health.mysql_server import count_tables, fetch_mysql, find_hidden_tables
+from bot.tools.database_health.mysql_tables import read_mysql_tables
 from bot.tools.database_health.postgres_bloat import read_bloat
 from bot.tools.database_health.postgres_indexes import fetch_locked
 from bot.tools.database_health.postgres_server import PostgresServer, fetch_postgres
@@ -25,6 +27,7 @@ from bot.tools.database_health.postgres_tables import (
 )
 from bot.tools.database_health.wording import say_some
 from bot.tools.envelope import WHOLE, Coverage, LeftOut
+from bot.tools.mysql.connection import open_mysql
 from bot.tools.slow_queries.connection import open_read_only
 from bot.tools.targets import Target
 
@@ -43,6 +46,8 @@ async def read_table_health(target: Target, clock: Clock, *, top: int = 20) -> T
         ToolFailed: the server cannot be reached or read, with code and remedy.
     """
     target.require("postgresql", "mysql", tool="table_health")
+    if target.engine == "mysql":
+        return await _read_mysql(target, clock, top=top)
     return await _read_postgres(target, clock, top=top)
 
 
@@ -83,6 +88,30 @@ async def _read_postgres(target: Target, clock: Clock, *, top: int) -> TableHeal
         rows=rows,
         counters_since=write_iso(server.counters_since),
         examined=len(entries),
+    )
+
+
+async def _read_mysql(target: Target, clock: Clock, *, top: int) -> TableHealth:
+    started = clock.monotonic()
+    async with open_mysql(target) as db:
+        server = await fetch_mysql(db)
+        found = await read_mysql_tables(db, server)
+        hidden = await find_hidden_tables(db, server, await count_tables(db, server))
+    rows, left_out = choose_rows(found.rows, top)
+    reasons = [*found.reasons, *([hidden] if hidden else [])]
+    if found.more:
+        reasons.append(f"only the {MOST_TABLES} largest tables were looked at")
+    return TableHealth(
+        target=target.name,
+        engine=db.flavor,
+        engine_version=db.version,
+        source="information_schema.TABLES, performance_schema.table_io_waits_summary_by_index_usage",
+        coverage=Coverage(complete=False, reasons=tuple(reasons), snapshots=0) if reasons else WHOLE,
+        truncated=left_out,
+        took_ms=round((clock.monotonic() - started) * 1000, 1),
+        rows=rows,
+        counters_since=write_iso(server.started_at),
+        examined=len(found.rows),
     )
 
 
