@@ -36,6 +36,7 @@ STATEMENT_TIMEOUT_S = 10.0
 
 # Of measured times; smaller differences are noise of the machine.
 _FASTER = 0.9
+_NOT_THERE = "it cannot be planned on the copy: it needs a function or a right that is missing there"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +182,7 @@ async def _try_on_copy(
         bench = ScratchBench(copy)
         chosen = await choose_indexes(bench, queries, limits)
         measured: dict[tuple[IndexShape, str], Measured] = {}
-        rejected: dict[str, str] = {}
+        rejected = {q.fingerprint: _NOT_THERE for q in queries if await bench.plan(q) is None}
         kept: list[Chosen] = []
         for choice in chosen:
             effects: list[Effect] = []

@@ -37,8 +37,9 @@ def build_moves(use: TableUse) -> tuple[Move, ...]:
     equal, ranges, nulls = _sort_comparisons(use)
     combined = _combine(use, equal, ranges)
     moves: dict[Move, None] = {}
+    filtered = any(not c.other for c in equal)
     for keys in combined:
-        _add(moves, use.table, keys)
+        _add(moves, use.table, keys, order_only=filtered and keys == use.order[:_MOST_KEYS])
     for partial in _partials(use, nulls):
         for keys in _partial_keys(use, equal, ranges, partial):
             _add(moves, use.table, keys, where=partial.predicate)
@@ -174,7 +175,9 @@ def _arms(use: TableUse) -> Move:
     arms = [c for c in use.comparisons if c.arm and not c.other]
     if not arms or not all(_can_be_key(use.table, c) and c.kind in ("equal", "among", "range", "prefix") for c in arms):
         return ()
-    shapes = dict.fromkeys(_shape(use.table, (_key(use.table, c),)) for c in arms)
+    shapes = dict.fromkeys(
+        IndexShape(schema=use.table.schema, table=use.table.name, keys=(_key(use.table, c),)) for c in arms
+    )
     return tuple(shape for shape in shapes if not is_covered(shape, use.table.indexes))
 
 
@@ -210,13 +213,17 @@ def _key(table: Table, comparison: Comparison) -> KeyPart:
     return KeyPart(comparison.key, opclass=opclass)
 
 
-def _shape(table: Table, keys: tuple[KeyPart, ...], include: tuple[str, ...] = (), where: str = "") -> IndexShape:
-    return IndexShape(schema=table.schema, table=table.name, keys=keys, include=include, where=where)
-
-
 def _add(
-    moves: dict[Move, None], table: Table, keys: tuple[KeyPart, ...], include: tuple[str, ...] = (), where: str = ""
+    moves: dict[Move, None],
+    table: Table,
+    keys: tuple[KeyPart, ...],
+    include: tuple[str, ...] = (),
+    where: str = "",
+    *,
+    order_only: bool = False,
 ) -> None:
-    shape = _shape(table, keys, include, where)
+    shape = IndexShape(
+        schema=table.schema, table=table.name, keys=keys, include=include, where=where, order_only=order_only
+    )
     if not is_covered(shape, table.indexes):
         moves[(shape,)] = None

@@ -19,7 +19,8 @@ from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamesp
 where (n.nspname::text, c.relname::text) in (select * from unnest(%s::text[], %s::text[]))"""
 
 _COLUMNS = f"""select {OWN_MARK} a.attrelid::int8 as oid, a.attname::text as name, a.attnotnull as required,
-  coalesce(base.typname, t.typname)::text as type_name, pg_catalog.format_type(a.atttypid, a.atttypmod) as type,
+  coalesce(base.typname, t.typname)::text as type_name, t.typtype = 'd' as domain,
+  pg_catalog.format_type(a.atttypid, a.atttypmod) as type,
   coalesce(co.collcollate in ('C', 'POSIX'), a.attcollation = 0 or d.datcollate in ('C', 'POSIX'), false)
     as plain_order,
   s.avg_width::int4 as width, s.n_distinct::float8 as n_distinct, s.null_frac::float8 as null_frac,
@@ -57,6 +58,7 @@ class Column:
         name: as the catalog has it.
         type_name: of its type, or of a domain's base.
         type: as SQL has it.
+        domain: its type is a domain, so that plans cast it to the type beneath.
         plain_order: compared byte by byte, so that an ordinary index serves LIKE 'a%'.
         width: bytes, on average.
         n_distinct: as pg_stats has it: negative is a share of the rows; 0 unknown.
@@ -67,6 +69,7 @@ class Column:
     name: str
     type_name: str
     type: str
+    domain: bool
     plain_order: bool
     width: int
     n_distinct: float
@@ -148,6 +151,7 @@ def _column(row: Row) -> Column:
         name=str(row["name"]),
         type_name=str(row["type_name"]),
         type=str(row["type"]),
+        domain=bool(row["domain"]),
         plain_order=bool(row["plain_order"]),
         width=_int(row["width"]) or 8,
         n_distinct=_float(row["n_distinct"]),

@@ -193,13 +193,11 @@ def _side(node: Tree, tables: Mapping[str, Table]) -> _Side | None:
     if any(name not in known for name in columns):
         return None
     cast = child(node, "type_cast")
-    if (
-        cast
-        and child(cast, "arg", "column_ref")
-        and known[columns[0]].type_name in _RELABELLED
-        and _casts_to_text(cast)
-    ):
-        node = child(cast, "arg")
+    if child(cast, "arg", "column_ref"):
+        # Casts that the server added, and that change nothing: an index on the column serves.
+        column = known[columns[0]]
+        if column.domain or (column.type_name in _RELABELLED and _casts_to_text(cast)):
+            node = child(cast, "arg")
     if "column_ref" not in node and not _constants_are_plain(node):
         return None
     return _Side(alias, write_expression(_bare(node)), columns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bot.tools.slow_queries.failures import quote_name
 
@@ -46,13 +46,23 @@ class KeyPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexShape:
-    """A B-tree. ``include`` are columns that are only carried along; ``where`` makes it partial."""
+    """A B-tree.
+
+    Args:
+        schema, table: what it is on.
+        keys: in order.
+        include: columns that are only carried along.
+        where: makes it partial.
+        order_only: it serves the order of rows that are filtered as well; where few pass the filter, reading in
+            order reads nearly all, so one that has the filter's columns in front is preferred.
+    """
 
     schema: str
     table: str
     keys: tuple[KeyPart, ...]
     include: tuple[str, ...] = ()
     where: str = ""
+    order_only: bool = field(default=False, compare=False)
 
     @property
     def relation(self) -> str:
@@ -65,7 +75,7 @@ class IndexShape:
         odd = sum(not key.is_column for key in self.keys)
         # One value's index serves nothing else; one of what is missing or flagged serves what it was made for.
         special = (1 if self.where.endswith(("NULL", "NOT NULL")) or "=" not in self.where else 2) if self.where else 0
-        return len(self.keys) + odd + 2 * len(self.include) + special
+        return len(self.keys) + odd + 2 * len(self.include) + special + 2 * self.order_only
 
     def build_ddl(self, name: str = "", *, concurrently: bool = False) -> str:
         """The statement that makes it; without a name the server chooses one."""

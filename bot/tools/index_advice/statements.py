@@ -112,7 +112,7 @@ def write_select(sql: str) -> str | None:
             if (stmt := child(trees[0], kind)) and "with_clause" not in stmt:
                 return _renumber(write_sql(_as_select(stmt, more)))
     except ParseError:
-        return None
+        return sql  # the server says where the mistake is
     return None
 
 
