@@ -20,11 +20,10 @@ from bot.redact import SecretRedactor
 from bot.sandbox import PythonSandbox
 from bot.settings import Settings
 from bot.storage.base import Store
+from bot.tools.databases import register_database_tools
 from bot.tools.python_sandbox.types import MiB
 from bot.tools.python_sandbox.uploads import Uploads
-from bot.tools.shown_sql import offer_sql
 from bot.tools.slow_logs.tool import register_slow_log_tool
-from bot.tools.slow_queries import register_slow_query_tools
 from bot.tools.targets import Target, Targets
 
 
@@ -73,10 +72,7 @@ def build_tools(
     """
     registry = ToolRegistry()
     targets = build_targets(settings)
-    databases = ToolRegistry()
-    register_slow_query_tools(databases, targets, store, clock)
-    for tool in databases.tools():
-        registry.add(offer_sql(tool))
+    register_database_tools(registry, targets, store, clock)
     register_builtin(registry)
     python, attachments = None, None
     if settings.sandbox.enabled:
