@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NoReturn, Protocol
 
 from agent_core.errors import ToolFailed
 from bot.tools.readonly_sql.policy_postgres_names import (
@@ -33,8 +33,11 @@ MOST_TOKENS = 10_000
 """Words, values and signs of a statement. The parser recurses in C: 25,000 additions in a row overflow a stack of
 8 MiB, and take the whole process with it (measured with libpg_query 18)."""
 
+LONGEST_NAME_BYTES = 63
+"""Of a name; the server cuts longer ones by bytes of its own encoding, so they might mean something else there."""
+
 ANY_SETTING = "*"
-"""Stands in ``Uses.settings`` for a setting whose name is not written out, and for all of them."""
+"""Stands in ``Uses.settings`` for all of them."""
 
 
 class Message(Protocol):
@@ -57,7 +60,8 @@ class Uses:
         functions: called by name.
         fields: written behind a table's name; ``t.name`` calls ``name(t)`` where there is no such column.
         members: written behind an expression in parentheses; ``(x).name`` calls ``name(x)``, whatever ``x`` is.
-        operators, types, relations: by name. Tables that a WITH defines may be among the relations.
+        operators, types, relations: by name.
+        tables: that a WITH of the statement defines; their names may be among the relations.
         casts: those of the types that something is cast to; the others are of columns in FROM.
         settings: names, or ``ANY_SETTING``.
     """
@@ -69,6 +73,7 @@ class Uses:
     types: frozenset[Name] = frozenset()
     casts: frozenset[Name] = frozenset()
     relations: frozenset[Name] = frozenset()
+    tables: frozenset[str] = frozenset()
     settings: frozenset[str] = frozenset()
 
 
@@ -78,11 +83,13 @@ class Statement:
 
     Args:
         sql: without a semicolon, and without what stands around it.
+        start: how many characters of the text stood before it.
         kind: ``show`` is a SHOW; ``uses.settings`` has its name.
         parameters: the highest ``$n``.
     """
 
     sql: str
+    start: int
     kind: Literal["query", "show"]
     uses: Uses
     parameters: int = 0
@@ -106,8 +113,9 @@ def inspect_statement(sql: str) -> Statement:
             fix="pass one statement at a time",
         )
     raw = tree.stmts[0]
-    text = sql.encode()[raw.stmt_location :]
-    text = (text[: raw.stmt_len] if raw.stmt_len else text).strip()
+    before, behind = sql.encode()[: raw.stmt_location], sql.encode()[raw.stmt_location :]
+    whole = (behind[: raw.stmt_len] if raw.stmt_len else behind).decode()
+    text, start = whole.strip(), len(before.decode()) + len(whole) - len(whole.lstrip())
     kind = raw.stmt.WhichOneof("node")
     if kind == "variable_show_stmt":
         name = str(raw.stmt.variable_show_stmt.name).lower()
@@ -117,11 +125,11 @@ def inspect_statement(sql: str) -> Statement:
                 code="not_allowed",
                 fix="name one setting, or select name, setting from pg_settings where ...",
             )
-        return Statement(sql=text.decode(), kind="show", uses=Uses(settings=frozenset({name})))
+        return Statement(sql=text, start=start, kind="show", uses=Uses(settings=frozenset({name})))
     if kind != "select_stmt":
         _refuse_node(getattr(raw.stmt, kind).DESCRIPTOR.name if kind else "")
     uses, parameters = _collect(tree)
-    return Statement(sql=text.decode(), kind="query", uses=uses, parameters=parameters)
+    return Statement(sql=text, start=start, kind="query", uses=uses, parameters=parameters)
 
 
 def inspect_view(definition: str, name: str) -> Uses:
@@ -142,6 +150,13 @@ def inspect_expression(expression: str, name: str) -> Uses:
         return _collect(_parse(f"select ({expression}\n)", trusted=True))[0]
     except ToolFailed as error:
         raise ToolFailed(f"type {name}: {error.message}", code=error.code, fix="leave the cast out") from None
+
+
+def has_foreign_words(sql: str) -> bool:
+    """Tell whether names beyond ASCII stand unquoted; servers that do not speak UTF-8 fold those by their locale."""
+    return not sql.isascii() and any(
+        t.kind is TokenKind.WORD and not t.text.isascii() for t in tokenize(sql, plain_backslash=True)
+    )
 
 
 def refuse_setting(name: str) -> bool:
@@ -191,9 +206,15 @@ def _check_size(sql: str, longest: int) -> None:
         raise ToolFailed("the statement holds a NUL character", code="parse_failed", fix="take it out")
     if len(sql) > longest:
         raise ToolFailed(f"the statement has {len(sql)} characters; {longest} are taken", code="parse_failed")
-    gaps = (TokenKind.SPACE, TokenKind.COMMENT)
-    count = sum(token.kind not in gaps for token in tokenize(sql, plain_backslash=True))
-    if count > MOST_TOKENS:
+    tokens = [t for t in tokenize(sql, plain_backslash=True) if t.kind not in (TokenKind.SPACE, TokenKind.COMMENT)]
+    names = (t.text for t in tokens if t.kind in (TokenKind.WORD, TokenKind.QUOTED_NAME))
+    if any(len(name.strip('"').encode()) > LONGEST_NAME_BYTES for name in names):
+        raise ToolFailed(
+            f"a name is longer than {LONGEST_NAME_BYTES} bytes, of which the server would cut it",
+            code="parse_failed",
+            fix="write it as the server has it",
+        )
+    if (count := len(tokens)) > MOST_TOKENS:
         raise ToolFailed(
             f"the statement has {count} words, values and signs; {MOST_TOKENS} are taken",
             code="parse_failed",
@@ -218,6 +239,7 @@ class _Collector:
         self.types: set[Name] = set()
         self.casts: set[Name] = set()
         self.relations: set[Name] = set()
+        self.tables: set[str] = set()
         self.settings: set[str] = set()
         self.parameters = 0
 
@@ -237,6 +259,8 @@ class _Collector:
                 self.casts.add(_name(node.type_name.names))  # its TypeName comes by itself
             case "TypeName":
                 self.types.add(_name(node.names))
+            case "CommonTableExpr":
+                self.tables.add(str(node.ctename))
             case "RangeVar":
                 self._take_relation(node.schemaname, node.relname)
             case "RangeTableSample":
@@ -247,6 +271,8 @@ class _Collector:
     def _take_members(self, node: Message) -> None:
         for name in _strings(node.indirection):
             _check_function(name)
+            if name == "current_setting":
+                _refuse_hidden_setting()
             self.members.add(name)
 
     def _take_function(self, node: Message) -> None:
@@ -290,6 +316,7 @@ def _collect(tree: Message) -> tuple[Uses, int]:
         types=frozenset(collector.types),
         casts=frozenset(collector.casts),
         relations=frozenset(collector.relations),
+        tables=frozenset(collector.tables),
         settings=frozenset(collector.settings),
     )
     return uses, collector.parameters
@@ -318,12 +345,12 @@ def _name(parts: Sequence[Message]) -> Name:
 
 
 def _constant(arguments: Sequence[Message]) -> str:
-    """The setting that a call of ``current_setting`` names, if it names one."""
+    """The setting that a call of ``current_setting`` names."""
     if arguments and arguments[0].WhichOneof("node") == "a_const":
         constant = arguments[0].a_const
         if constant.WhichOneof("val") == "sval":
             return str(constant.sval.sval).lower()
-    return ANY_SETTING
+    _refuse_hidden_setting()
 
 
 # -- refusals --------------------------------------------------------------------------------------
@@ -338,12 +365,20 @@ def _check_function(name: str) -> None:
         )
 
 
+def _refuse_hidden_setting() -> NoReturn:
+    raise ToolFailed(
+        "a setting whose name is not written out may be a secret",
+        code="not_allowed",
+        fix="write current_setting('name')",
+    )
+
+
 def _check_sample(method: str) -> None:
     if method not in SAMPLE_METHODS:
         raise ToolFailed(f"TABLESAMPLE {method} is not known to only read", code="not_read_only", fix="use bernoulli")
 
 
-def _refuse_node(kind: str) -> None:
+def _refuse_node(kind: str) -> NoReturn:
     said = WORDS_OF_NODES.get(kind) or _spell(kind)
     fix = "pass a SELECT, WITH, VALUES, TABLE or SHOW statement that only reads"
     if kind == "ExplainStmt":
@@ -369,6 +404,7 @@ def merge_uses(first: Uses, *others: Uses) -> Uses:
             types=first.types | other.types,
             casts=first.casts | other.casts,
             relations=first.relations | other.relations,
+            tables=first.tables | other.tables,
             settings=first.settings | other.settings,
         )
     return first

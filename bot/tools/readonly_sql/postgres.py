@@ -24,7 +24,7 @@ from bot.tools.readonly_sql.answer import (
     SqlRows,
     note_binary,
 )
-from bot.tools.readonly_sql.policy_postgres import Statement, inspect_statement
+from bot.tools.readonly_sql.policy_postgres import Statement, has_foreign_words, inspect_statement
 from bot.tools.readonly_sql.postgres_catalog import check_settings, check_uses
 from bot.tools.readonly_sql.postgres_failures import explain_query_error, explain_slowness
 from bot.tools.readonly_sql.postgres_role import enter_session
@@ -107,6 +107,7 @@ async def run_on_postgres(target: Target, clock: Clock, request: SqlRequest) -> 
         if statement.kind == "show":
             columns, sheet = await _show(db, statement, request)
         else:
+            _check_words(db, statement)
             await check_uses(db, statement.uses)
             columns, sheet = await _query(db, statement, parameters, request)
         version = db.version
@@ -126,6 +127,17 @@ async def run_on_postgres(target: Target, clock: Clock, request: SqlRequest) -> 
         warnings=(*sheet.warnings(), *role.warnings()),
         took_ms=round((clock.monotonic() - began) * 1000, 1),
     )
+
+
+def _check_words(db: ReadOnly, statement: Statement) -> None:
+    encoding = db.connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8" and has_foreign_words(statement.sql):
+        raise ToolFailed(
+            f"this database stores texts as {encoding or 'it does not say'}, and may read unquoted names beyond ASCII "
+            "in another way",
+            code="parse_failed",
+            fix='put such names into double quotes: "..."',
+        )
 
 
 def _check_parameters(statement: Statement, given: Sequence[Parameter]) -> list[str | None]:
@@ -171,7 +183,8 @@ async def _query(
                 columns = await _look(db, statement.sql, parameters)
                 return columns, await _read(db, statement.sql, parameters, columns, request)
             except psycopg.Error as error:
-                raise explain_query_error(error, db.target, statement.sql, offset=len(_LOOK)) from None
+                offset = len(_LOOK) - statement.start
+                raise explain_query_error(error, db.target, request.sql, offset=offset) from None
     except TimeoutError:
         raise explain_slowness(db.target) from None
 

@@ -23,7 +23,6 @@ from bot.tools.readonly_sql.policy_postgres import (
 from bot.tools.readonly_sql.policy_postgres_names import (
     SAFE_VOLATILE,
     SAFE_VOLATILE_OF_EXTENSIONS,
-    SECRET_SETTING_WORDS,
     SECRET_SETTINGS,
 )
 from bot.tools.slow_queries.connection import OWN_MARK, ReadOnly, Row
@@ -51,6 +50,10 @@ _FUNCTIONS = f"""select {OWN_MARK} a.schema as asked, p.proname::text as name,
     {_EXTENSION.format(catalog="pg_proc", oid="p.oid")} as extension,
     p.provolatile = 'v'::"char" or coalesce(g.volatile, false) as volatile,
     p.prosecdef or coalesce(g.definer, false) as definer,
+    case when p.oid >= {_FIRST_OF_USERS}::oid then pg_catalog.pg_get_expr(p.proargdefaults, 0::oid) end as defaults,
+    array(select array[s.nspname::text, y.typname::text] from pg_catalog.pg_type y
+          join pg_catalog.pg_namespace s on s.oid = y.typnamespace
+          where y.oid >= {_FIRST_OF_USERS}::oid and y.oid = any (p.proargtypes::oid[] || p.prorettype)) as own_types,
     exists (select from unnest(p.proargtypes) as t (oid) join pg_catalog.pg_type y on y.oid = t.oid
             left join pg_catalog.pg_type b on b.oid = y.typbasetype
             where y.typtype in ('c'::"char", 'p'::"char") or b.typtype = 'c'::"char") as takes_rows
@@ -71,11 +74,12 @@ _OPERATORS = f"""select {OWN_MARK} o.oprname::text as name
   where (p.provolatile = 'v'::"char" or p.prosecdef) and o.oid >= {_FIRST_OF_USERS}::oid
     and {_EXTENSION.format(catalog="pg_operator", oid="o.oid")} is null"""
 
-_VIEWS = f"""with recursive {OWN_MARK} v (oid) as (
-    select c.oid from (select * from unnest(%s::text[], %s::text[])) as a (schema, name)
+_VIEWS = f"""with recursive {OWN_MARK} found (schema, name, oid, relkind) as (
+    select a.schema, a.name, c.oid, c.relkind from (select * from unnest(%s::text[], %s::text[])) as a (schema, name)
     join pg_catalog.pg_class c on c.relname::text = a.name
-    join pg_catalog.pg_namespace n on n.oid = c.relnamespace and {_FIRST_TABLE}
-    where c.relkind = 'v'::"char" and c.oid >= {_FIRST_OF_USERS}::oid
+    join pg_catalog.pg_namespace n on n.oid = c.relnamespace and {_FIRST_TABLE}),
+  v (oid) as (
+    select f.oid from found f where f.relkind = 'v'::"char" and f.oid >= {_FIRST_OF_USERS}::oid
   union
     select c.oid from v
     join pg_catalog.pg_rewrite r on r.ev_class = v.oid
@@ -83,8 +87,10 @@ _VIEWS = f"""with recursive {OWN_MARK} v (oid) as (
       and d.refclassid = 'pg_catalog.pg_class'::regclass
     join pg_catalog.pg_class c on c.oid = d.refobjid
     where c.relkind = 'v'::"char" and c.oid >= {_FIRST_OF_USERS}::oid)
-  select v.oid::regclass::text as name, pg_catalog.pg_get_viewdef(v.oid) as definition from v
-  where {_EXTENSION.format(catalog="pg_class", oid="v.oid")} is null limit {MOST_VIEWS + 1}"""
+  select f.schema, f.name, null as definition from found f
+  union all
+  (select '', v.oid::regclass::text, pg_catalog.pg_get_viewdef(v.oid) from v
+   where {_EXTENSION.format(catalog="pg_class", oid="v.oid")} is null limit {MOST_VIEWS + 1})"""
 
 # A cast to a domain runs its checks, one to a row those of its columns; a cast with a function runs that.
 _TYPES = f"""with recursive {OWN_MARK} t (oid) as (
@@ -112,9 +118,9 @@ _TYPES = f"""with recursive {OWN_MARK} t (oid) as (
     where (p.provolatile = 'v'::"char" or p.prosecdef) and p.oid >= {_FIRST_OF_USERS}::oid
       and {_EXTENSION.format(catalog="pg_proc", oid="p.oid")} is null"""
 
+# A program's own settings (app.jwt_secret) are not in this view.
 _SETTINGS = f"""select {OWN_MARK} s.name::text as name from pg_catalog.pg_settings s
-  where (s.name::text = any (%s::text[]) or s.name::text ~ %s::text)
-    and s.setting is not null and s.setting::text not in ('', '(disabled)')"""
+  where s.name::text = any (%s::text[]) and s.setting is not null and s.setting::text not in ('', '(disabled)')"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,10 +131,15 @@ class _Function:
     volatile: bool
     definer: bool
     takes_rows: bool
+    uses: Uses
 
     @classmethod
     def of(cls, row: Row) -> _Function:
-        extension = row["extension"]
+        extension, defaults, own_types = row["extension"], row["defaults"], row["own_types"]
+        types = own_types if isinstance(own_types, list) else []
+        uses = Uses(types=frozenset((str(schema), str(name)) for schema, name in types))
+        if defaults is not None:
+            uses = merge_uses(uses, inspect_expression(str(defaults), f"of an argument of {row['name']}()"))
         return cls(
             name=str(row["name"]),
             builtin=row["builtin"] is True,
@@ -136,6 +147,7 @@ class _Function:
             volatile=row["volatile"] is not False,
             definer=row["definer"] is not False,
             takes_rows=row["takes_rows"] is not False,
+            uses=uses,
         )
 
     def check(self) -> None:
@@ -170,19 +182,28 @@ async def check_uses(db: ReadOnly, uses: Uses) -> None:
     Raises:
         ToolFailed: ``not_read_only``, ``not_allowed`` or ``parse_failed`` with the name, and what ``fetch`` raises.
     """
-    uses = merge_uses(uses, *await _uses_of_views(db, uses.relations))
+    uses = merge_uses(uses, *await _uses_of_views(db, uses))
     known: set[str] = set()
-    seen: frozenset[Name] = frozenset()
-    while asked := (uses.types | uses.functions) - seen:  # what a type checks may name further types
+    types: frozenset[Name] = frozenset()
+    functions: frozenset[Name] = frozenset()
+    # What a type checks, and what a function's arguments are when they are left out, may name further ones.
+    while (new := uses.types | uses.functions) - types or _called(uses) - functions:
         casts = {name for _, name in uses.casts | uses.functions}
-        types = await _look_at_types(db, asked, casts)
-        known.update(types)
-        seen |= asked
-        uses = merge_uses(uses, *types.values())
-    await _check_functions(db, uses, known)
+        found = await _look_at_types(db, new - types, casts)
+        types |= new
+        known.update(found)
+        called = _called(uses)
+        behind = await _look_at_functions(db, uses, called - functions, known)
+        functions |= called
+        uses = merge_uses(uses, *found.values(), *behind)
     await _check_operators(db, uses.operators)
     if uses.settings:
         await check_settings(db, uses.settings)
+
+
+def _called(uses: Uses) -> frozenset[Name]:
+    """Every name that may be a function's."""
+    return uses.functions | {("", name) for name in uses.fields | uses.members}
 
 
 async def check_settings(db: ReadOnly, names: Iterable[str]) -> None:
@@ -197,8 +218,7 @@ async def check_settings(db: ReadOnly, names: Iterable[str]) -> None:
             raise ToolFailed(f"setting {name} may hold a secret", code="not_allowed", fix="ask for another setting")
     if ANY_SETTING not in asked:
         return
-    pattern = rf"\..*({'|'.join(SECRET_SETTING_WORDS)})"
-    rows = await db.fetch(_SETTINGS, (sorted(SECRET_SETTINGS), pattern))
+    rows = await db.fetch(_SETTINGS, (sorted(SECRET_SETTINGS),))
     if rows:
         found = ", ".join(sorted(str(row["name"]) for row in rows))
         raise ToolFailed(
@@ -208,17 +228,23 @@ async def check_settings(db: ReadOnly, names: Iterable[str]) -> None:
         )
 
 
-async def _uses_of_views(db: ReadOnly, relations: frozenset[Name]) -> list[Uses]:
-    if not relations:
+async def _uses_of_views(db: ReadOnly, uses: Uses) -> list[Uses]:
+    """Return what the views among the relations use, down to their tables; every relation has to be known."""
+    if not uses.relations:
         return []
-    rows = await db.fetch(_VIEWS, _columns(relations))
-    if len(rows) > MOST_VIEWS:
+    rows = await db.fetch(_VIEWS, _columns(uses.relations))
+    views = [row for row in rows if row["definition"] is not None]
+    if len(views) > MOST_VIEWS:
         raise ToolFailed(
             f"more than {MOST_VIEWS} views stand behind the statement; not all of them can be checked",
             code="not_read_only",
             fix="query the tables directly",
         )
-    return [inspect_view(str(row["definition"]), str(row["name"])) for row in rows]
+    found = {(str(row["schema"]), str(row["name"])) for row in rows if row["definition"] is None}
+    for schema, name in sorted(uses.relations - found):
+        if schema or name not in uses.tables:
+            raise _not_found("table or view", schema, name)
+    return [inspect_view(str(row["definition"]), str(row["name"])) for row in views]
 
 
 async def _look_at_types(db: ReadOnly, asked: frozenset[Name], casts: Collection[str]) -> Mapping[str, Uses]:
@@ -240,26 +266,30 @@ async def _look_at_types(db: ReadOnly, asked: frozenset[Name], casts: Collection
     return known
 
 
-async def _check_functions(db: ReadOnly, uses: Uses, types: Collection[str]) -> None:
-    names = uses.functions | {("", name) for name in uses.fields | uses.members}
-    if not names:
-        return
+async def _look_at_functions(db: ReadOnly, uses: Uses, asked: frozenset[Name], types: Collection[str]) -> list[Uses]:
+    """Check the functions, and return what else their calls use: defaults of arguments, and checks of their types."""
     found: set[Name] = set()
-    for row in await db.fetch(_FUNCTIONS, _columns(names)):
+    behind: list[Uses] = []
+    for row in await db.fetch(_FUNCTIONS, _columns(asked)):
         function = _Function.of(row)
-        asked = (str(row["asked"]), function.name)
-        found.add(asked)
-        called = asked in uses.functions or (not asked[0] and function.name in uses.members)
+        written = (str(row["asked"]), function.name)
+        found.add(written)
+        called = written in uses.functions or (not written[0] and function.name in uses.members)
         if called or function.takes_rows:
             function.check()
-    for schema, name in sorted(uses.functions - found):
+            behind.append(function.uses)
+    for schema, name in sorted((uses.functions & asked) - found):
         if name not in types:
-            where = f"{schema}.{name}" if schema else name
-            raise ToolFailed(
-                f"there is no function {where}() here",
-                code="parse_failed",
-                fix="check its name, and write its schema in front of it",
-            )
+            raise _not_found("function", schema, f"{name}()")
+    return behind
+
+
+def _not_found(kind: str, schema: str, name: str) -> ToolFailed:
+    return ToolFailed(
+        f"there is no {kind} {schema}.{name} here" if schema else f"there is no {kind} {name} here",
+        code="parse_failed",
+        fix="check its name, and write its schema in front of it",
+    )
 
 
 async def _check_operators(db: ReadOnly, operators: frozenset[Name]) -> None:

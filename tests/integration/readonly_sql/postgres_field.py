@@ -108,6 +108,10 @@ class Field:
         assert isinstance(answer, ToolFailed), f"{sql[:200]!r} ran and gave {answer.rows[:3]!r}"
         return answer
 
+    def remember(self) -> None:
+        """Take what is there now as what must not change."""
+        self.seen[:] = [self._look()]
+
     def check_untouched(self) -> None:
         """Fail when anything is not as it was at the look before; the first look is taken by ``open_field``."""
         now = self._look()
@@ -140,7 +144,7 @@ def open_field(lab: Lab, folder: Path) -> Iterator[Field]:
         built = Field(
             lab=lab, database=database, superuser=superuser, reader=reader, file=folder / "written", watcher=watcher
         )
-        built.seen.append(built._look())
+        built.remember()
         yield built
     finally:
         watcher.close()

@@ -31,8 +31,8 @@ create operator === (function = op_write, leftarg = int, rightarg = int);
 create function agg_write(int, int) returns int language plpgsql as $$ begin perform hwrite(); return $2; end $$;
 create aggregate evil_sum(int) (sfunc = agg_write, stype = int, initcond = '0');
 create type wrapped as (v int);
-create function wrap_write(wrapped) returns int language plpgsql as $$ begin return hwrite(); end $$;
-create cast (wrapped as int) with function wrap_write(wrapped);
+create function wrap_write(wrapped) returns money language plpgsql as $$ begin return hwrite()::money; end $$;
+create cast (wrapped as money) with function wrap_write(wrapped);
 create function dom_write(int) returns bool language plpgsql as $$ begin perform hwrite(); return true; end $$;
 create domain evil_dom as int check (dom_write(value));
 create domain sleepy_dom as int check (pg_sleep(0.01)::text = '');
@@ -55,6 +55,11 @@ create schema side;
 create table side.things (id int, kind mood);
 insert into side.things values (1, 'ok');
 create function side.write_too() returns int language plpgsql as $$ begin return hwrite(); end $$;
+create function defaulted(a int default hwrite()) returns int language sql stable as $$ select $1 $$;
+create function slept(a text default pg_sleep(0.01)::text) returns text language sql stable as $$ select $1 $$;
+create function on_domain(evil_dom) returns int language sql stable as $$ select 1 $$;
+create function gives_domain() returns evil_dom language sql stable as $$ select 1 $$;
+create view a_view_whose_name_is_exactly_as_long_as_a_name_may_be_at_most_x as select hwrite() as a;
 select lo_from_bytea(4242, 'large object');
 """
 
@@ -362,9 +367,10 @@ select id from lab_acct order by id using ===
 select 1 where 1 === any (array[2])
 select evil_sum(id) from lab_acct
 select evil_sum(id) over () from lab_acct
-select row(1)::wrapped::int
-select cast(row(1)::wrapped as int)
-select int4(row(1)::wrapped)
+select row(1)::wrapped::money
+select cast(row(1)::wrapped as money)
+select money(row(1)::wrapped)
+select row(1)::wrapped
 select 1::evil_dom
 select evil_dom(1)
 select 1::sleepy_dom
@@ -387,6 +393,16 @@ select lower(t) from lab_txt
 select public.pg_partition_tree('x')
 select pg_partition_tree('lab_acct')
 select * from public.pg_stat_database
+select defaulted()
+select slept()
+select on_domain(1)
+select gives_domain()
+select * from a_view_whose_name_is_exactly_as_long_as_a_name_may_be_at_most_x
+select * from a_view_whose_name_is_exactly_as_long_as_a_name_may_be_at_most_xyz
+select * from "a_view_whose_name_is_exactly_as_long_as_a_name_may_be_at_most_xyz"
+select * from no_such_table
+with x as (select 1) select * from y
+with v_write as (select 1 as a) select * from v_write, public.v_write
 """
 
 _SECRETS = r"""
@@ -420,6 +436,10 @@ show ssl_passphrase_command
 select current_setting('primary_conninfo')
 select current_setting('RESTORE_COMMAND', true)
 select current_setting('app.jwt_secret', true)
+select ('primary_conninfo'::text).current_setting
+select current_setting(name) from (select 'primary_conninfo' as name) x
+select current_setting('primary_' || 'conninfo')
+select (name).current_setting from (select 'primary_conninfo'::text as name) x
 """
 
 
@@ -449,7 +469,7 @@ ODD: dict[str, str] = {
 ATTACKS: dict[str, str] = {
     **PROBES,
     **{
-        line.replace("\n", " ")[:70]: line
+        line.replace("\n", " ")[:90]: line
         for group in (_STATEMENTS, _SNEAKED, _PLACES, _FUNCTIONS, _OBJECTS, _SECRETS)
         for line in _lines(group)
     },
@@ -571,5 +591,5 @@ select 'a; drop table x', '-- no', '/* no */', '$1', '%s', '%'
 select '2026-03-01 10:00+00'::timestamptz, '10:00'::time, '1 day 2 hours'::interval, 'infinity'::date, '-infinity'::timestamp
 """
 
-READS: dict[str, str] = {line.replace("\n", " ")[:70]: line for line in _lines(_READS)}
+READS: dict[str, str] = {line.replace("\n", " ")[:90]: line for line in _lines(_READS)}
 """Honest questions; none may be refused."""
