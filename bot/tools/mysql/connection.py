@@ -94,7 +94,8 @@ class MySqlReadOnly:
         self._place = place
         self._timeout_s = statement_timeout_s
         self._connect_timeout_s = connect_timeout_s
-        self._doubt = False
+        self._failed = False  # the last statement did
+        self._set = False  # a statement without columns may have changed the session
         self._spent = False
         self._identity: tuple[object, ...] = ()
         self.target = target
@@ -188,7 +189,7 @@ class MySqlReadOnly:
 
     async def _begin(self) -> None:
         await self._guarded(lambda: self._read_all(_BEGIN), entering=True)
-        self._doubt = False
+        self._failed = self._set = False
 
     # -- one statement -----------------------------------------------------------------------------
 
@@ -209,14 +210,14 @@ class MySqlReadOnly:
         except (MySQLError, PacketTooLarge, *_BROKEN) as error:
             if not isinstance(error, MySQLError) or number_of(error) in (0, 2006, 2013):
                 await self._abandon()
-            self._doubt = True
+            self._failed = True
             raise explain_error(error, self.target) from None
         except BaseException:
             await self._abandon()
             raise
         if clock.time() - began >= self._timeout_s and not entering:
             # BENCHMARK() and SLEEP() come back early and without an error when the server's time-out strikes.
-            self._doubt = True
+            self._failed = True
             raise explain_timeout(self.target)
         return result
 
@@ -225,8 +226,9 @@ class MySqlReadOnly:
             raise ToolFailed(
                 f"target {self.target.name!r}: this connection has ended", code="connect_failed", retryable=True
             )
-        if self._doubt:
+        if self._failed:
             # An error may have ended the transaction, and its answer does not say so.
+            await self._guarded(lambda: self._read_all(_SESSION), entering=True)
             await self._begin()
         if not self._connection.is_read_only:
             await self._abandon()
@@ -235,6 +237,10 @@ class MySqlReadOnly:
                 code="not_read_only",
                 fix="pass a statement that only reads",
             )
+        if self._set:
+            # SET SESSION TRANSACTION READ WRITE is allowed inside, for what a DDL statement then begins.
+            await self._guarded(lambda: self._read_all(_SESSION), entering=True)
+            self._set = False
 
     async def _read_all(
         self, query: str, values: tuple[object, ...] | None = None
@@ -242,7 +248,9 @@ class MySqlReadOnly:
         async with self._connection.buffered() as cursor:
             await cursor.execute(query, values)
             rows = [tuple(row) for row in await cursor.fetchall()]
-            return _columns(cursor.description), rows, False
+            columns = _columns(cursor.description)
+            self._set = self._set or not columns
+            return columns, rows, False
 
     async def _read_capped(
         self, statement: str, values: tuple[object, ...] | None, most_rows: int, most_bytes: int
@@ -269,6 +277,7 @@ class MySqlReadOnly:
         finally:
             self._connection.most_packet_bytes = LARGEST_PACKET_BYTES
         await cursor.close()
+        self._set = self._set or not columns
         return columns, rows, False
 
     # -- ending what runs --------------------------------------------------------------------------
@@ -370,8 +379,15 @@ async def _connect(place: Place, timeout_s: int) -> GuardedConnection:
     connection = GuardedConnection(
         tls=place.tls, tls_optional=place.tls_optional, verified=place.verified, options=place.options
     )
+    task = asyncio.current_task()
+    cancels = 0 if task is None else task.cancelling()
     async with asyncio.timeout(timeout_s):  # the driver's own bound ends before the greeting
         await connection.connect()
+    if task is not None and task.cancelling() > cancels:
+        # asyncio.wait_for, which the driver uses, loses a cancel that comes at the moment of success (Python 3.11,
+        # https://github.com/python/cpython/issues/86296); the call would go on as if nobody had cancelled it.
+        connection.close()
+        raise asyncio.CancelledError
     return connection
 
 

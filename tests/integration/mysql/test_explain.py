@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
@@ -14,17 +15,18 @@ from tests.integration.mysql.conftest import CLOCK, check_no_secret
 from tests.servers.mariadb import MariaLab
 
 
-@pytest.fixture
-async def shop(mariadb: MariaLab) -> Target:
+@pytest.fixture(scope="module")
+def shop(mariadb: MariaLab) -> Target:
     """A database with a small and a large table, seen by an account that only reads."""
+    return asyncio.run(_make_shop(mariadb))
+
+
+async def _make_shop(mariadb: MariaLab) -> Target:
     database = await mariadb.create_database()
     async with mariadb.connect(database, "root") as app:
-        await app.execute(
-            "create table customer(id int primary key, name varchar(50), region int, key k_region(region))"
-        )
-        await app.execute(
-            "create table orders(id int primary key, c_id int, total int, note varchar(50), key k_total(total))"
-        )
+        await app.execute("create table customer(id int primary key, name varchar(50), region int, key (region))")
+        await app.execute("create table orders(id int primary key, c_id int, total int, note varchar(50))")
+        await app.execute("create index k_total on orders(total)")
         await app.execute("insert into customer select seq, concat('n', seq), seq % 10 from seq_1_to_500")
         await app.execute("insert into orders select seq, seq % 500, seq % 997, 'n' from seq_1_to_20000")
         await app.execute("analyze table customer, orders")

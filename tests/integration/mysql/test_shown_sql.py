@@ -1,4 +1,4 @@
-"""``show_sql`` on MariaDB: our queries word for word, and what was passed in without its literals."""
+"""``echo_sql`` on MariaDB: our queries word for word, and what was passed in without its literals."""
 
 from __future__ import annotations
 
