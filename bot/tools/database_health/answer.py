@@ -53,9 +53,11 @@ class IndexHealth(Envelope):
         counters_since: since when scans were counted, ISO 8601 UTC; None when the server does not tell.
         counters_age_s: how long that is.
         examined: how many indexes were looked at.
+        suggestions: those of the rows, together.
     """
 
     rows: tuple[IndexFinding, ...]
+    suggestions: tuple[str, ...] = ()
     counters_since: str | None = None
     counters_age_s: float | None = None
     examined: int = 0
@@ -89,7 +91,6 @@ class TableFacts:
     dead_rows: int | None = None
     bloat_share: float | None = None
     findings: str = ""
-    bloat_method: BloatMethod = "none"
     bloat_bytes: int | None = None
     heap_bytes: int
     index_bytes: int
@@ -105,6 +106,7 @@ class TableFacts:
     partitions: int = 0
     auto_increment_share: float | None = None
     storage_engine: str | None = None
+    bloat_method: BloatMethod = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-MOST_CHARS = 16_000
+MOST_CHARS = 14_000
 """Characters of JSON that the rows of an answer may have together; what a tool gives back is cut at some more."""
 
 Row = TypeVar("Row", bound="DataclassInstance")

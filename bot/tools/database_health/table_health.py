@@ -80,7 +80,7 @@ async def _read_postgres(target: Target, clock: Clock, *, top: int) -> TableHeal
         target=target.name,
         engine="postgresql",
         engine_version=db.version,
-        source=f"pg_class, pg_stat_all_tables, {_methods(bloat.by_oid)}",
+        source=_sources(bloat.by_oid),
         coverage=Coverage(complete=False, reasons=tuple(reasons), snapshots=0) if reasons else WHOLE,
         truncated=left_out,
         warnings=tuple(warnings),
@@ -131,9 +131,10 @@ def _group(entries: Sequence[TableEntry]) -> list[list[TableEntry]]:
     return sorted(groups.values(), key=lambda group: -sum(entry.size_bytes for entry in group))
 
 
-def _methods(by_oid: Mapping[str, Bloat]) -> str:
+def _sources(by_oid: Mapping[str, Bloat]) -> str:
     methods = sorted({found.method for found in by_oid.values()} - {"none"})
-    return " and ".join("pg_stats" if method == "statistics" else method for method in methods) or "no bloat known"
+    used = ["pg_stats" if method == "statistics" else method for method in methods]
+    return ", ".join(["pg_class", "pg_stat_all_tables", *used])
 
 
 def _facts(
