@@ -182,10 +182,11 @@ async def test_d38_two_who_wait_for_one_table_side_by_side_do_not_block_each_oth
 async def test_d38_a_table_of_another_database_is_not_taken_for_one_of_ours(yard: Yard) -> None:
     """Numbers of tables repeat between databases; https://github.com/Tracer-Cloud/opensre/pull/2934."""
     elsewhere = await yard.lab.create_database()
-    async with yard.session() as holder, yard.session() as waiter:
+    # A catalog has the same number in every database.
+    async with yard.lab.admin(yard.database) as holder, yard.session() as waiter:
         await holder.execute("begin")
-        await holder.execute("lock table acct in access exclusive mode")
-        await yard.wait_for(waiter, "select count(*) from acct")
+        await holder.execute("lock table pg_ts_template in access exclusive mode")
+        await yard.wait_for(waiter, "select count(*) from pg_ts_template")
         (root,) = (await look(yard, database=elsewhere)).rows
         wanted = root.children[0].wanted_lock
         assert wanted is not None
@@ -193,6 +194,9 @@ async def test_d38_a_table_of_another_database_is_not_taken_for_one_of_ours(yard
         assert wanted.endswith(f" of database {yard.database}")
         assert root.relation is None
         assert root.db == yard.database
+        (root,) = (await look(yard)).rows
+        assert root.relation == "pg_catalog.pg_ts_template"
+        await holder.execute("rollback")
 
 
 async def test_who_queues_behind_a_waiting_change_of_a_table_is_put_behind_it(yard: Yard) -> None:
