@@ -61,7 +61,7 @@ ALTER ROLE {role} SET statement_timeout = '60s';
 ALTER ROLE {role} SET lock_timeout = '5s';
 ALTER ROLE {role} SET idle_in_transaction_session_timeout = '60s';
 -- The same for files that large sorts leave on the server's disk. Only a superuser may set it:
--- ALTER ROLE {role} SET temp_file_limit = '2GB';
+-- ALTER ROLE {_comment(role)} SET temp_file_limit = '2GB';
 
 -- Statistics of all statements and sessions, and all settings. Without it Hermod sees only its own.
 GRANT pg_monitor TO {role};
@@ -84,7 +84,7 @@ ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT SELECT ON TABLES TO {role};
 -- Postgres up to 14 lets everybody make tables in schema public, and every version temporary ones. Where nothing
 -- rests on that:
 -- REVOKE CREATE ON SCHEMA public FROM PUBLIC;
--- REVOKE TEMPORARY ON DATABASE {quote_postgres(database)} FROM PUBLIC;
+-- REVOKE TEMPORARY ON DATABASE {_comment(quote_postgres(database))} FROM PUBLIC;
 """
     )
 
@@ -111,7 +111,7 @@ GRANT PROCESS ON *.* TO {who};
             lines
             + f"""
 -- Plans (explain_query) and people's own SQL (run_readonly_sql) need the right to read; one line for each database:
--- GRANT SELECT, SHOW VIEW ON `DATABASE`.* TO {who};
+-- GRANT SELECT, SHOW VIEW ON `DATABASE`.* TO {_comment(who)};
 """
         )
     return (
@@ -143,5 +143,5 @@ def quote_mysql_database(name: str) -> str:
 
 
 def _comment(text: str) -> str:
-    """A name inside a line of comment; it cannot end the line."""
+    """A name inside a line of comment, which its own line breaks must not end."""
     return " ".join(text.split()) or "DATABASE"
