@@ -20,6 +20,7 @@ from bot.redact import SecretRedactor
 from bot.sandbox import PythonSandbox
 from bot.settings import Settings
 from bot.storage.base import Store
+from bot.tools.activity.ending import NoApprovals
 from bot.tools.databases import register_database_tools
 from bot.tools.python_sandbox.types import MiB
 from bot.tools.python_sandbox.uploads import Uploads
@@ -98,7 +99,7 @@ def build_tools(
         register(registry)
     policy = build_policy(settings.access, settings.targets)
     authorizer = AuditedAuthorizer(AccessAuthorizer(policy), AuditLog(store, clock))
-    executor = ToolExecutor(registry, authorizer=authorizer)
+    executor = ToolExecutor(registry, authorizer=authorizer, approver=NoApprovals(targets))
     return Tools(
         registry=registry,
         executor=executor,
