@@ -5,6 +5,9 @@ the READ ONLY transaction, one statement a message and the time-outs on the serv
 tokens and tree (``policy_mysql``); stored functions and views (``mysql_lookups``); the bounds on rows and bytes while
 they are read. What READ ONLY alone lets through on these servers, the policy has to stop: DROP and CREATE, INTO
 OUTFILE, SET GLOBAL, KILL, GET_LOCK, sequences.
+
+One bound is the servers' own: they look at a time-out between rows and operations, so one call on texts of megabytes
+(LOCATE of one in another) goes on in its killed session until it is done. Nothing is read or written by it meanwhile.
 """
 
 from __future__ import annotations

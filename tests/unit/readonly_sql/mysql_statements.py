@@ -42,6 +42,8 @@ SCHEMA = (
     "create function `of`(a int) returns int begin insert into logs values (94, 'o'); return a; end",
     # Shown with its backslashes taken away, its call stands inside of quotes.
     "create function hider(a int) returns int no sql return length(concat('\\\\', get_lock('hermod', 0), '#\\\\'))",
+    "create function `replace`(a int) returns int begin insert into logs values (93, 'r'); return a; end",
+    "create function point() returns int begin insert into logs values (92, 'p'); return 1; end",
     "create view burning as select burn(1) as a",
     "create view twice as select a from burning",
     "create view sleepy as select sleep(20) as a",
@@ -232,6 +234,8 @@ ATTACKS: tuple[str, ...] = (
     "select lateral(1)",
     "select of(1)",
     "select any(1)",
+    "select point()",
+    "select {db}.replace(1)",
     "select * from burning",
     "select * from {db}.burning",
     "select * from twice",

@@ -32,6 +32,8 @@ _SERVER_JUDGES += (
     "against(1)",
     "of(1)",
     "any(1)",
+    "point()",
+    "{db}.replace",
     "no_such",
     "accounts",
     "hider",
