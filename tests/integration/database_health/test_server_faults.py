@@ -280,6 +280,22 @@ async def test_checkpoints_forced_by_wal_are_found(primary: Lab) -> None:
     assert row.value >= 6
 
 
+async def test_a_server_of_13_has_no_view_of_wal_and_is_judged_without_it(primary: Lab) -> None:
+    """Such a server is not run here (https://www.postgresql.org/docs/13/monitoring-stats.html): its view is taken away.
+
+    The newer ones lose theirs in one database, which shows that columns are looked for, not guessed.
+    """
+    database = await primary.create_database()
+    target = target_of(primary, database, await primary.create_reader())
+    assert " of WAL in " in (await look(target, "checkpoints")).evidence
+    async with primary.admin(database) as admin:
+        await admin.execute("set allow_system_table_mods = on; drop view pg_catalog.pg_stat_wal")
+    row = await look(target, "checkpoints")
+    assert row.status != "unknown"
+    assert " of WAL in " not in row.evidence
+    assert "requested in " in row.evidence
+
+
 async def test_prepared_transactions_are_old_ones_too(primary: Lab) -> None:
     database = await primary.create_database()
     plain = target_of(primary, database, await primary.create_role())
