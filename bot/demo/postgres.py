@@ -155,8 +155,6 @@ class EmbeddedPostgres:
         self._account = find_account()
         found = self._binaries if self._binaries is not None else find_binaries()
         self._folder = make_folder(self._account)
-        if self._tcp:
-            self.port = _free_port()
         try:
             self._watchdog = self._spawn(
                 ["/bin/sh", "-c", _WATCHDOG, "hermod-watchdog", str(self._folder / "data"), str(self._folder)],
@@ -243,6 +241,8 @@ class EmbeddedPostgres:
         secret.unlink()
         if code != 0:
             raise PostgresUnavailable(f"initdb did not finish ({_outcome(code)}): {_last_lines(log)}")
+        if self._tcp:  # as late as can be: somebody else may take it meanwhile
+            self.port = _free_port()
         with (self.folder / "data" / "postgresql.conf").open("a") as conf:
             conf.writelines(f"{name} = '{value}'\n" for name, value in self._all_settings(binaries).items())
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import random
-import socket
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -16,6 +13,7 @@ import pytest
 
 from tests.acceptance.process import PATIENCE_S, HermodProcess, until
 from tests.acceptance.secrecy import find_secrets
+from tests.ports import free_port
 from tests.servers.openai import OpenAIServer, Reply
 from tests.servers.slack import SlackServer
 
@@ -43,16 +41,6 @@ async def model() -> AsyncIterator[OpenAIServer]:
 def read_all(folder: Path) -> dict[str, bytes]:
     """Everything that the processes left in their folder: database, logs, outputs."""
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-
-
-def free_port() -> int:
-    """A port that nothing uses, and that the kernel gives to nobody who asks for any: it has to be free for long."""
-    first_given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    for port in random.sample(range(10_000, first_given), 100):
-        with closing(socket.socket()) as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("no port is free")
 
 
 class Deployment:

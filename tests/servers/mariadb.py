@@ -27,6 +27,7 @@ import asyncmy
 import pytest
 
 from bot.tools.targets import Target, Targets
+from tests.ports import free_port
 
 _numbers = itertools.count(1)
 _START_S = 90.0
@@ -76,10 +77,12 @@ class MariaDBServer:
 
     Args:
         settings: further options of mariadbd without the dashes in front, for example ``{"max-connections": "5"}``.
+        files: options whose values are files; each is copied to where the server may read it.
     """
 
-    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, settings: Mapping[str, str] | None = None, files: Mapping[str, Path] | None = None) -> None:
         self._settings = {**_SETTINGS, **(settings or {})}
+        self._files = dict(files or {})
         self._account = pwd.getpwnam("mysql") if os.geteuid() == 0 else None
         self._server: subprocess.Popen[bytes] | None = None
         self._watchdog: subprocess.Popen[bytes] | None = None
@@ -107,9 +110,8 @@ class MariaDBServer:
                 os.chown(self.folder, self._account.pw_uid, self._account.pw_gid)
             self._watchdog = self._spawn(["/bin/sh", "-c", _WATCHDOG, "hermod-watchdog", str(self.folder)], piped=True)
             self._install()
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                self.port = probe.getsockname()[1]
+            self._bring_files()
+            self.port = free_port()
             self._run()
         except BaseException:
             self.stop()
@@ -151,6 +153,15 @@ class MariaDBServer:
         if done.wait(_START_S) != 0:
             raise RuntimeError(f"mariadb-install-db failed: {(self.folder / 'install.log').read_text()[-500:]}")
         setup.unlink()
+
+    def _bring_files(self) -> None:
+        for name, path in self._files.items():
+            copy = self.folder / f"{name}{path.suffix}"
+            shutil.copyfile(path, copy)
+            copy.chmod(0o600)
+            if self._account is not None:
+                os.chown(copy, self._account.pw_uid, self._account.pw_gid)
+            self._settings[name] = str(copy)
 
     def _run(self) -> None:
         options = {
@@ -300,9 +311,9 @@ class MariaLab:
             connection.close()
 
 
-def start_mariadb(settings: Mapping[str, str] | None = None) -> MariaLab:
-    """Start a server from outside an event loop; stop it with ``stop_mariadb``."""
-    server = MariaDBServer(settings)
+def start_mariadb(settings: Mapping[str, str] | None = None, *, files: Mapping[str, Path] | None = None) -> MariaLab:
+    """Start a server from outside an event loop; stop it with ``stop_mariadb``. See ``MariaDBServer``."""
+    server = MariaDBServer(settings, files)
     server.start()
     return MariaLab(server=server, passwords={"root": server.password})
 

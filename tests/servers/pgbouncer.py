@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 from bot.demo.binaries import find_account, make_folder
 from bot.tools.targets import Target, Targets
+from tests.ports import free_port
 from tests.servers.postgres import Lab
 
 _START_S = 15.0
@@ -55,9 +56,7 @@ def run_pooler(lab: Lab, *, mode: str = "transaction", server_connections: int =
     folder = make_folder(account)
     process = None
     try:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
+        port = free_port()
         users = folder / "users.txt"
         users.write_text("".join(f'"{name}" "{secret}"\n' for name, secret in lab.passwords.items()))
         config = folder / "pgbouncer.ini"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -14,14 +13,9 @@ import structlog
 from adapters.chat import AdapterNotConfigured
 from adapters.commands import CommandOffer
 from tests.integration.discord.conftest import Inbox, build_adapter, running, wait_connected
+from tests.ports import free_port
 from tests.servers.discord import DiscordServer
 from tests.servers.discord.model import MEMBERS
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def until(predicate: Callable[[], object], timeout_s: float = 10.0) -> None:
