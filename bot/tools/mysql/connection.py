@@ -9,13 +9,10 @@ statement running when its coroutine is cancelled, so the session is then killed
 from __future__ import annotations
 
 import asyncio
-import re
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from agent_core.errors import ToolFailed
 from bot.tools.mysql.address import Place, list_places
@@ -27,6 +24,22 @@ from bot.tools.mysql.failures import (
     number_of,
 )
 from bot.tools.mysql.privileges import refuse_risks
+from bot.tools.mysql.session import (
+    BEGIN,
+    GRACE_S,
+    GRANTS,
+    ID,
+    IDENTITY,
+    OWN_MARK,
+    SESSION,
+    TWO,
+    Flavor,
+    build_settings,
+    check_parameters,
+    measure,
+    read_columns,
+    read_version,
+)
 from bot.tools.shown_sql import note_sql, write_sent
 from bot.tools.slow_logs.mysql_text import redact_mysql
 from bot.tools.targets import Target
@@ -34,28 +47,16 @@ from bot.tools.targets import Target
 if TYPE_CHECKING:
     from bot.tools.mysql.driver import GuardedConnection
 
-Flavor = Literal["mysql", "mariadb"]
+__all__ = ["OLDEST", "OWN_MARK", "Flavor", "MySqlReadOnly", "Row", "open_mysql"]
+
 Row = Mapping[str, object]
-
-OWN_MARK = "/* hermod */"
-"""Inside our own statements, so that they can be told from those of applications where texts are kept."""
-
-GRACE_S = 3.0
-"""How much longer than the server's own time-out an answer is waited for, before the server counts as hung."""
 
 OLDEST: Mapping[Flavor, tuple[int, int, int]] = {"mysql": (8, 0, 0), "mariadb": (10, 6, 0)}
 """The oldest versions whose performance_schema and EXPLAIN these tools know."""
 
-_TWO = "DO 0; DO 0"
-_SESSION = "SET SESSION TRANSACTION READ ONLY"
-_GRANTS = "SHOW GRANTS"
-_BEGIN = "START TRANSACTION READ ONLY"
-_ID = f"SELECT {OWN_MARK} CONNECTION_ID() AS hermod_id"
-_IDENTITY = f"SELECT {OWN_MARK} @@hostname AS hermod_host, @@port, @@server_id"
 _KILL_S = 3.0
 _CLOSE_S = 1.0
 _NAMES: Mapping[Flavor, str] = {"mysql": "MySQL", "mariadb": "MariaDB"}
-_SCALARS = (str, bytes, int, float, Decimal, datetime, date, time, timedelta, type(None))
 # What the driver's reading of the protocol raises on bytes that make no sense, beside its own errors.
 _BROKEN = (
     OSError,
@@ -116,7 +117,7 @@ class MySqlReadOnly:
             TypeError: a parameter is of another kind, for example a dict, whose keys the driver does not escape.
         """
         note_sql(lambda: write_sent(query, parameters) if own else redact_mysql(query))
-        values = _check_parameters(parameters)
+        values = check_parameters(parameters)
         columns, rows, _ = await self._guarded(lambda: self._read_all(query, values))
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
@@ -138,7 +139,7 @@ class MySqlReadOnly:
             ToolFailed, TypeError: as for ``fetch``.
         """
         note_sql(lambda: redact_mysql(statement))
-        values = _check_parameters(parameters)
+        values = check_parameters(parameters)
         return await self._guarded(lambda: self._read_capped(statement, values, most_rows, most_bytes))
 
     # -- entering and leaving ----------------------------------------------------------------------
@@ -154,13 +155,13 @@ class MySqlReadOnly:
                 fix="upgrade the server",
             )
         await self._prove_one_statement()
-        await self._guarded(lambda: self._read_all(_build_settings(self.flavor, self._timeout_s)), entering=True)
-        await self._guarded(lambda: self._read_all(_SESSION), entering=True)
-        _, grants, _ = await self._guarded(lambda: self._read_all(_GRANTS), entering=True)
+        await self._guarded(lambda: self._read_all(build_settings(self.flavor, self._timeout_s)), entering=True)
+        await self._guarded(lambda: self._read_all(SESSION), entering=True)
+        _, grants, _ = await self._guarded(lambda: self._read_all(GRANTS), entering=True)
         refuse_risks([str(grant) for (grant, *_) in grants], self.target)
         await self._begin()
         self._identity = await self._ask_identity(self._connection)
-        row = await self.fetch_one(_ID)
+        row = await self.fetch_one(ID)
         if row is None or not isinstance(number := row["hermod_id"], int):
             raise explain_error(OSError(), self.target)
         self.connection_id = number
@@ -176,7 +177,7 @@ class MySqlReadOnly:
     async def _prove_one_statement(self) -> None:
         """Two statements in one message have to be a syntax error."""
         try:
-            await self._guarded(lambda: self._read_all(_TWO), entering=True)
+            await self._guarded(lambda: self._read_all(TWO), entering=True)
         except ToolFailed as failure:
             if failure.code == "parse_failed":
                 return
@@ -188,7 +189,7 @@ class MySqlReadOnly:
         )
 
     async def _begin(self) -> None:
-        await self._guarded(lambda: self._read_all(_BEGIN), entering=True)
+        await self._guarded(lambda: self._read_all(BEGIN), entering=True)
         self._failed = self._set = False
 
     # -- one statement -----------------------------------------------------------------------------
@@ -228,7 +229,7 @@ class MySqlReadOnly:
             )
         if self._failed:
             # An error may have ended the transaction, and its answer does not say so.
-            await self._guarded(lambda: self._read_all(_SESSION), entering=True)
+            await self._guarded(lambda: self._read_all(SESSION), entering=True)
             await self._begin()
         if not self._connection.is_read_only:
             await self._abandon()
@@ -239,7 +240,7 @@ class MySqlReadOnly:
             )
         if self._set:
             # SET SESSION TRANSACTION READ WRITE is allowed inside, for what a DDL statement then begins.
-            await self._guarded(lambda: self._read_all(_SESSION), entering=True)
+            await self._guarded(lambda: self._read_all(SESSION), entering=True)
             self._set = False
 
     async def _read_all(
@@ -248,7 +249,7 @@ class MySqlReadOnly:
         async with self._connection.buffered() as cursor:
             await cursor.execute(query, values)
             rows = [tuple(row) for row in await cursor.fetchall()]
-            columns = _columns(cursor.description)
+            columns = read_columns(cursor.description)
             self._set = self._set or not columns
             return columns, rows, False
 
@@ -265,9 +266,9 @@ class MySqlReadOnly:
         columns: tuple[str, ...] = ()
         try:
             await cursor.execute(statement, values)
-            columns = _columns(cursor.description)
+            columns = read_columns(cursor.description)
             while columns and (row := await cursor.fetchone()) is not None:
-                left -= sum(_size(value) for value in row)
+                left -= sum(measure(value) for value in row)
                 if len(rows) == most_rows or left < 0:
                     raise PacketTooLarge
                 rows.append(tuple(row))
@@ -319,7 +320,7 @@ class MySqlReadOnly:
 
     async def _ask_identity(self, connection: GuardedConnection) -> tuple[object, ...]:
         async with connection.buffered() as cursor:
-            await cursor.execute(_IDENTITY)
+            await cursor.execute(IDENTITY)
             row = await cursor.fetchone()
             return tuple(row or ())
 
@@ -367,7 +368,7 @@ async def _connect_first(target: Target, connect_timeout_s: int) -> tuple[Place,
         try:
             return place, await _connect(place, connect_timeout_s)
         except (MySQLError, PacketTooLarge, Rejected, *_BROKEN) as error:
-            failure = explain_connect_error(error, target)
+            failure = explain_connect_error(error, target, plain=place.tls is None and not place.verified)
             if failure.code != "connect_failed":
                 break
     raise failure or explain_connect_error(OSError(), target)
@@ -389,59 +390,3 @@ async def _connect(place: Place, timeout_s: int) -> GuardedConnection:
         connection.close()
         raise asyncio.CancelledError
     return connection
-
-
-def _build_settings(flavor: Flavor, timeout_s: float) -> str:
-    lock_s = max(1, int(timeout_s / 5))
-    limit = (
-        f"max_statement_time = {timeout_s:.3f}"
-        if flavor == "mariadb"
-        else f"max_execution_time = {max(1, int(timeout_s * 1000))}"
-    )
-    return (
-        f"SET SESSION {limit}, lock_wait_timeout = {lock_s}, innodb_lock_wait_timeout = {lock_s}, "
-        f"wait_timeout = {int(timeout_s + GRACE_S) + 60}, autocommit = 1, sql_mode = '', time_zone = '+00:00'"
-    )
-
-
-def list_own_statements() -> tuple[str, ...]:
-    """What every connection of ours runs on its way in, as far as no alias of it says whose it is.
-
-    The server's digests keep no comment to tell it by.
-    """
-    settings = (_build_settings("mysql", 1.0), _build_settings("mariadb", 1.0))
-    return (*settings, _SESSION, _GRANTS, _BEGIN)
-
-
-def read_version(said: str) -> tuple[Flavor, str, tuple[int, int, int]]:
-    """Read the version of a server's greeting: ``5.5.5-10.11.19-MariaDB-log`` is MariaDB 10.11.19.
-
-    The ``5.5.5-`` in front is there for old replicas only (https://mariadb.com/kb/en/connection/).
-    """
-    flavor: Flavor = "mariadb" if "mariadb" in said.lower() else "mysql"
-    if flavor == "mariadb":
-        said = said.removeprefix("5.5.5-")
-    match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", said)
-    if match is None:
-        return flavor, said[:20] or "unknown", (0, 0, 0)
-    return flavor, match[0], (int(match[1]), int(match[2]), int(match[3] or 0))
-
-
-def _check_parameters(parameters: Sequence[object]) -> tuple[object, ...] | None:
-    """None for none: the driver then leaves percent signs alone."""
-    if isinstance(parameters, (str, bytes, Mapping)):
-        raise TypeError("parameters have to be a sequence of values")
-    for value in parameters:
-        if not isinstance(value, _SCALARS):
-            raise TypeError(f"a parameter of type {type(value).__name__} is not taken")
-    return tuple(parameters) or None
-
-
-def _columns(description: object) -> tuple[str, ...]:
-    return tuple(str(column[0]) for column in description) if isinstance(description, tuple) else ()
-
-
-def _size(value: object) -> int:
-    if isinstance(value, bytes):
-        return len(value)
-    return len(value.encode(errors="replace")) if isinstance(value, str) else len(str(value))

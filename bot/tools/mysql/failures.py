@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agent_core.errors import ToolFailed
 from bot.tools.targets import Target
@@ -192,8 +192,11 @@ def number_of(error: Exception) -> int:
     return first if isinstance(first, int) else 0
 
 
-def explain_connect_error(error: Exception, target: Target) -> ToolFailed:
-    """Turn a failed connection attempt into a ``ToolFailed`` with code, words and remedy of our own."""
+def explain_connect_error(error: Exception, target: Target, *, plain: bool = False) -> ToolFailed:
+    """Turn a failed connection attempt into a ``ToolFailed`` with code, words and remedy of our own.
+
+    ``plain``: it was made without TLS. MariaDB answers that with "access denied" where it demands TLS.
+    """
     from bot.tools.mysql.driver import Rejected
 
     cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
@@ -208,6 +211,8 @@ def explain_connect_error(error: Exception, target: Target) -> ToolFailed:
         reading = _NO_HOST if isinstance(cause, socket.gaierror) else _NOBODY
     else:
         reading = _BY_NUMBER.get(number, _OTHER)
+    if plain and reading is _ACCOUNT:
+        reading = replace(reading, fix=f'{reading.fix}; or, where the server takes TLS only, set sslmode = "require"')
     return _failure(reading, target, "cannot connect to")
 
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from agent_core.context import Clock
 from bot.storage.base import StoreError
 from bot.tools.mysql.answer import Found, Question, build_answer
-from bot.tools.mysql.connection import MySqlReadOnly, list_own_statements, open_mysql
+from bot.tools.mysql.connection import MySqlReadOnly, open_mysql
 from bot.tools.mysql.digests import (
     OVERFLOW,
     UPTIME,
@@ -32,6 +32,7 @@ from bot.tools.mysql.executions import (
     fetch_samples,
     is_whole,
 )
+from bot.tools.mysql.session import list_own_statements
 from bot.tools.slow_logs.mysql_text import fingerprint_mysql
 from bot.tools.slow_queries.answer import SlowQueries
 from bot.tools.slow_queries.counters import StatementKey
