@@ -34,6 +34,8 @@ _HINT: Mapping[str, float] = {
 }
 _POINTED_AT = 0.8
 """What it tells that a row of an earlier result has the argument that would be missing."""
+_INCOMPLETE = 0.3
+"""How much better a tool has to fit that lacks a required argument."""
 _UNREAD = 0.6
 """What it costs a tool to have no argument for a time range, a statement or a calculation that was named."""
 
@@ -123,7 +125,9 @@ class ToolIndex:
             worded = any(c in candidate.weights for t in clause.tokens for c in t.concepts)
             if worded or (clause.compares and candidate.has("duration")) or self._tells(candidate, clause):
                 matches.append(self.match(candidate, clause, given))
-        return sorted((m for m in matches if m.score > 0), key=lambda m: -m.score)
+        # Of two that fit about as well, the one that has all that it needs is meant, unless a row is pointed at.
+        lack = _INCOMPLETE if given is None else 0.0
+        return sorted((m for m in matches if m.score > 0), key=lambda m: lack * bool(m.filled.missing) - m.score)
 
     def _tells(self, candidate: Candidate, clause: Clause) -> bool:
         return (

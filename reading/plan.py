@@ -256,7 +256,7 @@ def _find_given(clause: Clause, past: Sequence[PastCall] | None) -> Callable[[Sl
 
     def find(slot: Slot) -> Reading | None:
         if past is None:
-            wanted = slot.kind in ("sql", "code", "number")
+            wanted = slot.kind in ("sql", "code", "number", "fingerprint")
             return _reading(_TO_COME, reference.start, reference.end) if wanted else None
         last = past[-1].arguments.get(slot.name) if past and reference.vague else None
         found = look_up(reference, slot, past)

@@ -14,6 +14,7 @@ Kind = Literal[
     "zone",
     "sql",
     "code",
+    "fingerprint",
     "choice",
     "target",
     "limit",
@@ -32,7 +33,9 @@ _BY_FORMAT: dict[str, Kind] = {
     "sql": "sql",
     "code": "code",
     "python": "code",
+    "fingerprint": "fingerprint",
     "target": "target",
+    "name": "text",
 }
 _STRING_NAMES: dict[str, Kind] = {
     "time_range": "time-range",
@@ -43,6 +46,7 @@ _STRING_NAMES: dict[str, Kind] = {
     "sql": "sql",
     "statement": "sql",
     "code": "code",
+    "fingerprint": "fingerprint",
     "script": "code",
     "target": "target",
     "database": "target",
@@ -63,7 +67,8 @@ class Slot:
     """One argument of a tool.
 
     ``options`` are the allowed values of a choice, or the known targets. ``unit_s`` is the size in seconds of the unit
-    that a duration is given in. ``integer`` is true where a fraction is not allowed.
+    that a duration is given in. ``integer`` is true where a fraction is not allowed. ``unless`` names an argument that
+    may stand for this required one (``x-needed-unless`` in the schema).
     """
 
     name: str
@@ -73,6 +78,7 @@ class Slot:
     unit_s: float = 1.0
     integer: bool = False
     description: str = ""
+    unless: str = ""
 
     @property
     def sorts(self) -> bool:
@@ -130,15 +136,16 @@ def _options(schema: Mapping[str, object]) -> tuple[Value, ...]:
 
 
 def _slot(name: str, schema: Mapping[str, object], *, required: bool) -> Slot:
-    kind = _kind(name, schema)
+    kind, unless = _kind(name, schema), schema.get("x-needed-unless")
     return Slot(
         name=name,
         kind=kind,
-        required=required,
+        required=required or isinstance(unless, str),
         options=_options(schema),
         unit_s=_SECONDS_IN.get(name.rsplit("_", 1)[-1], 1.0) if schema.get("format") != "duration-s" else 1.0,
         integer=schema.get("type") == "integer",
         description=str(schema.get("description", "")),
+        unless=unless if isinstance(unless, str) else "",
     )
 
 

@@ -43,6 +43,7 @@ _LIMITS = tuple(
         r"(?<![第\d.])(?P<n>\d+|[二两三四五六七八九十百]+)\s*(?:条|行|名|个(?!半|小时|钟头|月|星期))",
     )
 )
+_FINGERPRINT = re.compile(r"(?<![0-9A-Za-z_])[0-9a-f]{16}(?![0-9A-Za-z_])")
 _ANY_NUMBER = re.compile(rf"(?<![\w.])-?(?:{DIGITS})(?![\d])|\b(?!one\b)(?:{ANY})\b", re.IGNORECASE | re.ASCII)
 _NEGATED = re.compile(
     r"\b(?:no|not|without|exclude|excluding|skip|don't)\W+(?:\w+\W+)?$|(?:不|无|没有|排除)$", re.I | re.A
@@ -102,15 +103,18 @@ def fill(slots: Sequence[Slot], clause: Clause, *, follow_up: bool = False, igno
     for slot in sorted(slots, key=_order):
         if slot.name not in filled.readings:
             found_all = _read(slot, clause, rest, slots, follow_up=follow_up, ignore=ignore)
+            if slot.kind == "time-range":  # a range that another argument has is not read twice
+                found_all = [r for r in found_all if (r.start, r.end) not in filled.spans()][:1]
             if found_all:
                 rest = _keep(filled, slot, found_all, rest)
     _fill_numbers(filled, slots, rest)
-    filled.missing = [s for s in slots if s.required and s.name not in filled.readings]
+    read = filled.readings.keys()
+    filled.missing = [s for s in slots if s.required and s.name not in read and s.unless not in read]
     return filled
 
 
 def _order(slot: Slot) -> int:
-    kinds = ("sql", "code", "expression", "time-range", "duration", "zone", "target", "choice", "limit")
+    kinds = ("sql", "code", "fingerprint", "expression", "time-range", "duration", "zone", "target", "choice", "limit")
     return kinds.index(slot.kind) if slot.kind in kinds else len(kinds)
 
 
@@ -156,6 +160,8 @@ def _read(
         case "expression":
             e = clause.expression
             found = [Reading(value=e.value, start=e.start, end=e.end)] if e else []
+        case "fingerprint":
+            found = [Reading(value=m.group(), start=m.start(), end=m.end()) for m in _FINGERPRINT.finditer(rest)][:1]
         case "time-range":
             found = _time_range(clause)
         case "duration":
@@ -211,7 +217,7 @@ def _time_range(clause: Clause) -> list[Reading]:
     if not found:
         bare = [d for d in times.durations if d.role == "bare" and d.seconds >= 60]
         found = [Reading(value=d.canonical, start=d.start, end=d.end) for d in bare]
-    return found[:1]
+    return sorted(found, key=lambda reading: reading.start)
 
 
 def _duration(slot: Slot, clause: Clause, slots: Sequence[Slot]) -> list[Reading]:
@@ -287,7 +293,7 @@ def _limit(text: str) -> list[Reading]:
 def _boolean(slot: Slot, text: str) -> list[Reading]:
     wanted = {c for t in tokenize(slot.name) for c in t.concepts} - {"includ", "with", "only"}
     tokens = [t for t in tokenize(text) if wanted.intersection(t.concepts)]
-    if not wanted or {c for t in tokens for c in t.concepts} < wanted:
+    if not wanted or not wanted <= {c for t in tokens for c in t.concepts}:
         return []
     value = _NEGATED.search(text[: tokens[0].start]) is None
     return [Reading(value=value, start=tokens[0].start, end=tokens[-1].end)]

@@ -96,6 +96,8 @@ PHRASES: dict[tuple[str, str], str] = {
     ("how", "much"): "calculate",
     ("what", "hour"): "time",
     ("local", "time"): "time",
+    ("how", "would"): "explain",
+    ("how", "will"): "explain",
     ("add", "up"): "calculate",
 }
 """Two English words that mean one concept together."""
@@ -104,6 +106,8 @@ COMPOUNDS: dict[str, tuple[str, ...]] = {
     "slowq": ("slow", "query"),
     "slowlog": ("slow", "query", "log"),
     "慢查": ("slow", "query"),
+    "比较慢": ("slow",),
+    "比较久": ("slow",),
     "慢日志": ("slow", "query"),
 }
 """One word, several concepts."""

@@ -1,4 +1,4 @@
-"""The exact SQL that a tool ran, for whoever asks: ``show_sql=true`` on any tool that looks into a database.
+"""The exact SQL that a tool ran, for whoever asks: ``echo_sql=true`` on any tool that looks into a database.
 
 Connections note what they send (``note_sql``); only while somebody records does that cost anything. What a person or
 a model passed in is noted without its literals, as it stands everywhere else; our own queries hold none.
@@ -18,7 +18,7 @@ from agent_core.context import RunContext
 from agent_core.tools.base import Tool
 from agent_core.tools.schema import build_parameters
 
-SHOW_SQL = "show_sql"
+ECHO_SQL = "echo_sql"
 SQL_RAN = "sql_ran"
 
 _MOST_CHARS = 12_000
@@ -54,13 +54,13 @@ def record_sql() -> Iterator[list[str]]:
 
 
 def offer_sql(tool: Tool) -> Tool:
-    """Return ``tool`` with the argument ``show_sql``; where it is true, the answer has ``sql_ran`` beside the rest."""
+    """Return ``tool`` with the argument ``echo_sql``; where it is true, the answer has ``sql_ran`` beside the rest."""
     shown = Field(default=False, description="Also return the exact SQL that was run on the database.")
     of = tool.arguments
-    arguments = create_model(of.__name__, __base__=of, __doc__=of.__doc__, show_sql=(bool, shown))
+    arguments = create_model(of.__name__, __base__=of, __doc__=of.__doc__, echo_sql=(bool, shown))
 
     async def invoke(ctx: RunContext, given: BaseModel) -> object:
-        if not getattr(given, SHOW_SQL):
+        if not getattr(given, ECHO_SQL):
             return await tool.invoke(ctx, given)
         with record_sql() as noted:
             answer: object = to_jsonable_python(await tool.invoke(ctx, given))

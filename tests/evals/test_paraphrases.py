@@ -8,6 +8,7 @@ of ``test_held_out_questions_reach_the_right_tool``).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import pytest
 
@@ -15,7 +16,8 @@ from agent_core.context import SystemClock
 from agent_core.llm.types import ToolSpec
 from agent_core.tools.builtin import register_builtin
 from agent_core.tools.registry import ToolRegistry
-from bot.tools.slow_queries.tools import register_slow_query_tools
+from bot.storage.base import Store
+from bot.tools.databases import register_database_tools
 from bot.tools.targets import Target, Targets
 from tests.evals.scoring import Case, ask, load_cases, score
 from tests.evals.toolset import CORE, TARGETS, WIDE, NoStore
@@ -27,7 +29,7 @@ def shipped_tools() -> tuple[ToolSpec, ...]:
     registry = ToolRegistry()
     register_builtin(registry)
     targets = Targets([Target.from_url(name, f"postgresql://reader@localhost/{name}") for name in TARGETS])
-    register_slow_query_tools(registry, targets, NoStore(), SystemClock())
+    register_database_tools(registry, targets, cast("Store", NoStore()), SystemClock())
     return registry.specs()
 
 

@@ -24,6 +24,7 @@ from bot.tools.targets import Targets
 if TYPE_CHECKING:
     from bot.tools.slow_logs.answer import SlowLog
 
+_NAME: JsonDict = {"format": "name"}
 _TARGET = "Name of the database to look at. Leave it out when only one is configured."
 
 SLOW_QUERIES_DESCRIPTION = """\
@@ -77,9 +78,17 @@ class SlowQueryArguments(BaseModel):
         ),
     ] = "total"
     limit: Annotated[int, Field(ge=1, le=100, description="Most rows to return.")] = 20
-    user: Annotated[str | None, Field(max_length=128, description="Only statements of this database role.")] = None
-    database: Annotated[str | None, Field(max_length=128, description="Only of this database of the server.")] = None
-    app: Annotated[str | None, Field(max_length=128, description="Only of this application_name.")] = None
+    user: Annotated[
+        str | None,
+        Field(max_length=128, description="Only statements of this database role.", json_schema_extra=_NAME),
+    ] = None
+    database: Annotated[
+        str | None,
+        Field(max_length=128, description="Only of this database of the server.", json_schema_extra=_NAME),
+    ] = None
+    app: Annotated[
+        str | None, Field(max_length=128, description="Only of this application_name.", json_schema_extra=_NAME)
+    ] = None
     include_system: Annotated[
         bool, Field(description="Also list other databases of the server and Hermod's own statements.")
     ] = False
@@ -94,18 +103,26 @@ class ExplainArguments(BaseModel):
             min_length=1,
             max_length=LONGEST_SQL,
             description="One statement; $1, $2 where values are not known. This or fingerprint.",
-            json_schema_extra={"format": "sql"},
+            json_schema_extra={"format": "sql", "x-needed-unless": "fingerprint"},
         ),
     ] = None
     fingerprint: Annotated[
-        str | None, Field(max_length=100, description="Of a statement, as get_slow_queries gives it; instead of sql.")
+        str | None,
+        Field(
+            max_length=100,
+            description="Of a statement, as get_slow_queries gives it; instead of sql.",
+            json_schema_extra={"format": "fingerprint"},
+        ),
     ] = None
     params: Annotated[
         list[ParameterValue] | None, Field(max_length=200, description="Values of $1, $2, ... in order.")
     ] = None
     mode: Annotated[
         Mode | None,
-        Field(description="generic: unknown values; params: the given ones. Leave it out to have it chosen."),
+        Field(
+            description="generic: unknown values; params: the given ones. Leave it out to have it chosen.",
+            json_schema_extra=_NAME,
+        ),
     ] = None
     format: Annotated[Form, Field(description="json adds the whole plan tree.")] = "summary"
     target: Annotated[str | None, Field(description=_TARGET)] = None

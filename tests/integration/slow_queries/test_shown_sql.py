@@ -1,4 +1,4 @@
-"""``show_sql``: what a tool ran, word for word, so that a DBA can run it by hand."""
+"""``echo_sql``: what a tool ran, word for word, so that a DBA can run it by hand."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_the_sql_that_was_run_is_shown_on_request_and_runs_by_hand(any_pos
     database, role = await any_postgres.create_database(), await any_postgres.create_reader()
     registry = build(any_postgres.targets(database, role))
     silent = await ask(registry, "get_slow_queries", threshold=0)
-    answer = await ask(registry, "get_slow_queries", threshold=0, show_sql=True)
+    answer = await ask(registry, "get_slow_queries", threshold=0, echo_sql=True)
     assert SQL_RAN not in silent
     ran = answer[SQL_RAN].split(";\n\n")
     assert any("pg_stat_statements(false)" in text for text in ran)
@@ -52,6 +52,6 @@ async def test_the_shown_sql_of_a_plan_has_no_literal_of_the_statement(any_postg
     database, role = await any_postgres.create_database(), await any_postgres.create_reader()
     registry = build(any_postgres.targets(database, role))
     sql = "select relname from pg_class where relname = 's3cr3t-literal'"
-    answer = await ask(registry, "explain_query", sql=sql, show_sql=True)
+    answer = await ask(registry, "explain_query", sql=sql, echo_sql=True)
     assert "EXPLAIN" in answer[SQL_RAN]
     assert "s3cr3t-literal" not in answer[SQL_RAN]
