@@ -11,8 +11,8 @@ from agent_core.context import SystemClock
 from bot.tools.readonly_sql.answer import Parameter, SqlRequest, SqlRows
 from bot.tools.readonly_sql.mysql import run_on_mysql
 from bot.tools.targets import Target
+from tests.integration.readonly_sql.mysql_schema import SCHEMA
 from tests.servers.mariadb import MariaLab, Session
-from tests.unit.readonly_sql.mysql_statements import SCHEMA
 
 # Counters and clocks of the server itself.
 _MOVING = frozenset({"gtid_binlog_pos", "gtid_binlog_state", "gtid_current_pos", "timestamp", "last_gtid"})
