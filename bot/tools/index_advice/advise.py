@@ -16,12 +16,13 @@ from bot.tools.index_advice.candidates import find_redundant
 from bot.tools.index_advice.choose import Chosen, Effect, Limits, Query, choose_indexes
 from bot.tools.index_advice.heuristic import guess_indexes
 from bot.tools.index_advice.hypothetical import open_hypothetical
-from bot.tools.index_advice.scratch import NoScratch, ScratchLimits, open_copy
+from bot.tools.index_advice.scratch import Copy, NoScratch, ScratchLimits, open_copy
 from bot.tools.index_advice.scratch_bench import ScratchBench
 from bot.tools.index_advice.shape import IndexShape
 from bot.tools.index_advice.statements import Asked, Statement, fetch_busiest
 from bot.tools.index_advice.study import Studied, Study, study_statements
 from bot.tools.index_advice.words import describe_write_cost, explain_silence, find_questionable
+from bot.tools.shown_sql import note_sql, record_sql
 from bot.tools.slow_queries.connection import open_read_only
 from bot.tools.slow_queries.explain_find import find_statement
 from bot.tools.slow_queries.explain_reads import only_reads
@@ -179,39 +180,46 @@ async def _try_on_copy(
     names = {name for query in queries for name in query.tables}
     tables = [t for t in study.tables.values() if IndexShape(schema=t.schema, table=t.name, keys=()).relation in names]
     async with open_copy(where, tables, study.search_path, scratch) as copy:
-        bench = ScratchBench(copy)
-        chosen = await choose_indexes(bench, queries, limits)
-        measured: dict[tuple[IndexShape, str], Measured] = {}
-        rejected = {q.fingerprint: _NOT_THERE for q in queries if await bench.plan(q) is None}
-        kept: list[Chosen] = []
-        for choice in chosen:
-            effects: list[Effect] = []
-            for effect in choice.effects:
-                times = await _measure(bench, study, choice, effect.query)
-                if times is not None and times.after_s > times.before_s * _FASTER:
-                    rejected[effect.query.fingerprint] = (
-                        "the planner expects an index to help, but on the copy the statement took "
-                        f"{times.before_s:.3g} s without and {times.after_s:.3g} s with it"
-                    )
-                    continue
-                effects.append(effect)
-                if times is not None:
-                    measured |= {(one.shape, effect.query.fingerprint): times for one in choice.built}
-            if effects:
-                kept.append(Chosen(built=choice.built, effects=tuple(effects)))
-        parts = [
-            f"{name} {'whole' if share >= 1 else f'{share:.0%} of its rows'}"
-            for (_, name), share in sorted(copy.shares.items())
-        ]
-        basis = f"built on a copy under Postgres {copy.version}: {', '.join(parts)}; costs and times are the copy's"
-        return Tried(
-            chosen=tuple(kept),
-            verified_by="scratch_copy",
-            basis=basis,
-            measured=measured,
-            rejected=rejected,
-            warnings=copy.warnings,
-        )
+        with record_sql() as on_copy:
+            tried = await _try_and_measure(ScratchBench(copy), copy, study, queries, limits)
+        note_sql(lambda: f"-- {len(on_copy)} statements ran on the throw-away copy, none of them on the target")
+        return tried
+
+
+async def _try_and_measure(
+    bench: ScratchBench, copy: Copy, study: Study, queries: Sequence[Query], limits: Limits
+) -> Tried:
+    chosen = await choose_indexes(bench, queries, limits)
+    measured: dict[tuple[IndexShape, str], Measured] = {}
+    rejected = {q.fingerprint: _NOT_THERE for q in queries if await bench.plan(q) is None}
+    kept: list[Chosen] = []
+    for choice in chosen:
+        effects: list[Effect] = []
+        for effect in choice.effects:
+            times = await _measure(bench, study, choice, effect.query)
+            if times is not None and times.after_s > times.before_s * _FASTER:
+                rejected[effect.query.fingerprint] = (
+                    "the planner expects an index to help, but on the copy the statement took "
+                    f"{times.before_s:.3g} s without and {times.after_s:.3g} s with it"
+                )
+                continue
+            effects.append(effect)
+            if times is not None:
+                measured |= {(one.shape, effect.query.fingerprint): times for one in choice.built}
+        if effects:
+            kept.append(Chosen(built=choice.built, effects=tuple(effects)))
+    parts = [
+        f"{name} {'whole' if share >= 1 else f'{share:.0%} of its rows'}"
+        for (_, name), share in sorted(copy.shares.items())
+    ]
+    return Tried(
+        chosen=tuple(kept),
+        verified_by="scratch_copy",
+        basis=f"built on a copy under Postgres {copy.version}: {', '.join(parts)}; costs and times are the copy's",
+        measured=measured,
+        rejected=rejected,
+        warnings=copy.warnings,
+    )
 
 
 async def _measure(bench: ScratchBench, study: Study, choice: Chosen, query: Query) -> Measured | None:
@@ -231,6 +239,7 @@ async def _measure(bench: ScratchBench, study: Study, choice: Chosen, query: Que
 def _build_report(
     where: Target, version: str, asked: Asked, study: Study, tried: Tried, limits: Limits, *, took_ms: float
 ) -> IndexReport:
+    rows = tuple(_build_rows(study, tried))
     helped = {effect.query.fingerprint for choice in tried.chosen for effect in choice.effects}
     silent = [
         Unhelped(
@@ -249,7 +258,9 @@ def _build_report(
         window=asked.window,
         coverage=asked.coverage,
         warnings=tried.warnings,
-        rows=tuple(_build_rows(study, tried)),
+        basis=tried.basis if rows else "",
+        rows=rows,
+        to_run=_build_lines(rows),
         no_advice=(*silent, *study.refused),
         existing=find_questionable(study.tables.values()),
         took_ms=round(took_ms, 1),
@@ -283,20 +294,32 @@ def _build_rows(study: Study, tried: Tried) -> list[IndexAdvice]:
             )
             if not queries:
                 continue
+            most = max(queries, key=lambda query: (query.gain or 0.0, query.cost_before))
             rows.append(
                 IndexAdvice(
-                    ddl=one.shape.build_ddl(name, concurrently=True) + ";",
-                    table=f"{table.schema}.{table.name}",
-                    gain=max((q.gain for q in queries if q.gain is not None), default=None),
+                    index=one.shape.describe(),
+                    gain=most.gain,
+                    cost_before=most.cost_before,
+                    cost_after=most.cost_after,
+                    measured_before_s=most.measured_before_s,
+                    measured_after_s=most.measured_after_s,
                     size_bytes=one.size_bytes,
                     verified_by=tried.verified_by,
-                    basis=tried.basis,
+                    ddl=one.shape.build_ddl(name, concurrently=True) + ";",
                     queries=queries,
                     write_cost=describe_write_cost(one.shape, table),
                     redundant_with=find_redundant(one.shape, table.indexes),
                 )
             )
     return rows
+
+
+def _build_lines(rows: Sequence[IndexAdvice]) -> tuple[str, ...]:
+    lines: list[str] = []
+    for row in rows:
+        lines.append(row.ddl)
+        lines += [f"-- index {name} is not needed beside it" for name in row.redundant_with]
+    return tuple(lines)
 
 
 def _build_helped(effect: Effect, shape: IndexShape, tried: Tried) -> HelpedQuery:

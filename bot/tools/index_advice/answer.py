@@ -34,27 +34,30 @@ class HelpedQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexAdvice:
-    """One index.
+    """One index. Gain, costs and times are those of the statement that it helps most.
 
     Args:
-        ddl: the statement that makes it. Nobody has run it.
-        table: schema and table.
-        gain: of the statement that it helps most, 0..1; null when nothing verified it.
+        index: what it is on, in short.
+        gain: the share of the cost that is gone, 0..1; null when nothing verified it.
+        cost_before, cost_after, measured_before_s, measured_after_s: see ``HelpedQuery``.
         size_bytes: as estimated.
         verified_by: ``hypopg`` (the target's planner, with a hypothetical index), ``scratch_copy`` (built and
             measured on a copy of a sample), ``heuristic`` (nothing but the look of the plan).
-        basis: what the numbers are of, in words.
+        ddl: the statement that makes it. Nobody has run it.
         queries: the statements that it helps.
         write_cost: what it costs whoever writes to the table, in words.
         redundant_with: existing indexes that nobody needs beside it.
     """
 
-    ddl: str
-    table: str
+    index: str
     gain: float | None
+    cost_before: float
+    cost_after: float | None
+    measured_before_s: float | None
+    measured_after_s: float | None
     size_bytes: int
     verified_by: VerifiedBy
-    basis: str
+    ddl: str
     queries: tuple[HelpedQuery, ...]
     write_cost: str
     redundant_with: tuple[str, ...]
@@ -81,8 +84,18 @@ class QuestionableIndex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexReport(Envelope):
-    """The envelope. ``rows``: what to build, the most useful first; ``no_advice``: what no index helps."""
+    """The envelope.
 
+    Args:
+        basis: what gains, costs and times are of, in words; empty without advice.
+        to_run: what a person would run, line by line; the comments say what may go then.
+        rows: what to build, the most useful first.
+        no_advice: the statements that no index helps.
+        existing: indexes of the same tables that are not worth their place.
+    """
+
+    basis: str
     rows: tuple[IndexAdvice, ...]
+    to_run: tuple[str, ...]
     no_advice: tuple[Unhelped, ...]
     existing: tuple[QuestionableIndex, ...]

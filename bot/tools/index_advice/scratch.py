@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from bot.demo.binaries import PostgresUnavailable, find_binaries
 from bot.demo.postgres import EmbeddedPostgres
 from bot.tools.index_advice.catalog import Table
+from bot.tools.shown_sql import note_sql, record_sql
 from bot.tools.slow_queries.connection import OWN_MARK, ReadOnly, open_read_only
 from bot.tools.slow_queries.explain_find import quote_identifier as quote
 from bot.tools.slow_queries.failures import explain_error
@@ -199,6 +200,7 @@ async def _copy_rows(
     sample = "" if share >= 1.0 else f" tablesample system ({share * 100:.6f}) repeatable (1)"
     read = f"copy (select {listed} from only {_name(table)}{sample} limit {2 * limits.most_rows}) to stdout"
     written = 0
+    note_sql(lambda: read)
     try:
         async with (
             asyncio.timeout(limits.copy_timeout_s * 1.5),
@@ -258,13 +260,14 @@ async def _open_owner(server: EmbeddedPostgres, search_path: str, limits: Scratc
     )
     try:
         db = ReadOnly(connection, Target(name="scratch copy", engine="postgresql"), patience_s=6 * limits.run_timeout_s)
-        await db.execute(b"begin")
-        await db.fetch(
-            "select pg_catalog.set_config('search_path', %s, false), "
-            "pg_catalog.set_config('statement_timeout', %s, false), "
-            "pg_catalog.set_config('client_min_messages', 'error', false)",
-            (search_path, f"{limits.run_timeout_s * 1000:.0f}"),
-        )
+        with record_sql():  # of the copy, so none of what the target was asked
+            await db.execute(b"begin")
+            await db.fetch(
+                "select pg_catalog.set_config('search_path', %s, false), "
+                "pg_catalog.set_config('statement_timeout', %s, false), "
+                "pg_catalog.set_config('client_min_messages', 'error', false)",
+                (search_path, f"{limits.run_timeout_s * 1000:.0f}"),
+            )
         yield db
     finally:
         await connection.close()

@@ -77,6 +77,12 @@ class IndexShape:
         special = (1 if self.where.endswith(("NULL", "NOT NULL")) or "=" not in self.where else 2) if self.where else 0
         return len(self.keys) + odd + 2 * len(self.include) + special + 2 * self.order_only
 
+    def describe(self) -> str:
+        """What it is on, in short: ``orders (customer_id) WHERE flagged``."""
+        words = f"{self.table} ({', '.join(key.render() for key in self.keys)})"
+        words += f" INCLUDE ({', '.join(self.include)})" if self.include else ""
+        return f"{words} WHERE {self.where}" if self.where else words
+
     def build_ddl(self, name: str = "", *, concurrently: bool = False) -> str:
         """The statement that makes it; without a name the server chooses one."""
         words = ["CREATE INDEX"]

@@ -18,7 +18,9 @@ _NOTABLE_ROWS = 100
 _SCANS = frozenset({"Seq Scan", "Index Scan", "Index Only Scan", "Bitmap Heap Scan", "Tid Scan"})
 
 _NAME = r"(?:[a-z_]\w*|\"[^\"]+\")"
-_COLUMN = re.compile(rf"(?<![\w$.'\"])(?:{_NAME}\.)?({_NAME})\s*(?:=|<>|<=|>=|<|>|~~\*?|~\*?|\bIS\b)")
+_COMPARED = r"\s*(?:=|<>|<=|>=|<|>|~~\*?|~\*?|\bIS\b)"
+_COLUMN = re.compile(rf"(?<![\w$.'\"])(?:{_NAME}\.)?({_NAME}){_COMPARED}")
+_CALL = re.compile(rf"(?<![\w$.'\"])({_NAME}\()(?:{_NAME}\.)?({_NAME}\)){_COMPARED}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +84,7 @@ def _judge_scan(node: PlanNode, tables: Mapping[str, TableFacts]) -> Iterator[st
     if loops > 1:
         words += f", {about}{loops:,.0f} times"
     words += ")"
-    condition = redact_sql(node.text("Filter"))
-    columns = list(dict.fromkeys(match[1].strip('"') for match in _COLUMN.finditer(condition)))
+    columns = _columns(node.text("Filter"))
     if columns:
         words += f" and keeps {about}{kept:,.0f}, filtering on {', '.join(columns)}"
         if kept * 20 <= read:
@@ -130,16 +131,19 @@ def _judge_estimate(node: PlanNode) -> Iterator[str]:
     direction = "more" if actual > estimated else "fewer"
     words = f"the planner expected {estimated:,.0f} rows {what} and {actual:,.0f} came, {wrong:,.0f} times {direction}"
     if where and node.kind in _SCANS:
-        columns = ", ".join(_columns(node))
+        text = " ".join(node.text(key) for key in ("Filter", "Index Cond", "Recheck Cond"))
+        columns = ", ".join(_columns(text))
         words += f": ANALYZE {where}"
         if columns.count(","):
             words += f", and if that does not help CREATE STATISTICS on {columns} of it"
     yield words
 
 
-def _columns(node: PlanNode) -> list[str]:
-    text = " ".join(redact_sql(node.text(key)) for key in ("Filter", "Index Cond", "Recheck Cond"))
-    return list(dict.fromkeys(match[1].strip('"') for match in _COLUMN.finditer(text)))
+def _columns(condition: str) -> list[str]:
+    """The columns, and calls of a function on one, that a condition compares."""
+    text = redact_sql(condition)
+    columns = [match[1].strip('"') for match in _COLUMN.finditer(text)]
+    return list(dict.fromkeys([*columns, *(match[1] + match[2] for match in _CALL.finditer(text))]))
 
 
 def _misestimate(node: PlanNode) -> float | None:

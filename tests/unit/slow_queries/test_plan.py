@@ -34,6 +34,11 @@ def test_a_scan_of_many_rows_names_the_columns_it_filters_on() -> None:
     )
 
 
+def test_a_called_function_counts_as_what_is_filtered_on() -> None:
+    plan = read_plan(explain(scan(10, "(lower(o.email) = 's3cret'::text)")), {"orders": TableFacts(rows=5e5)})
+    assert plan.findings[0].endswith("filtering on lower(email): an index on orders(lower(email)) may help")
+
+
 def test_a_scan_of_a_small_table_or_one_that_keeps_most_rows_gets_no_advice() -> None:
     assert len(read_plan(explain(scan(10, "(a = 1)")), {"orders": TableFacts(rows=500.0)}).findings) == 1
     whole = read_plan(explain(scan(4e5, "(a <> 1)")), {"orders": TableFacts(rows=5e5)})
