@@ -22,7 +22,7 @@ ACCEPT = 0.5
 """The score from which a tool is taken to be meant."""
 _STRANGE = 0.45
 """What one meaningful word costs that the tool does not know; less where a statement or calculation decides."""
-_SURE: Mapping[str, float] = {"sql": 1.0, "expression": 1.0, "code": 0.8}
+_SURE: Mapping[str, float] = {"sql": 1.0, "expression": 1.0, "fingerprint": 1.0, "code": 0.8}
 """Readings that nearly decide by themselves."""
 _HINT: Mapping[str, float] = {
     "zone": 0.4,

@@ -18,7 +18,7 @@ calculate: calculate compute calc calculation calculator evaluate eval math math
     等于 计算器 表达式 算算 算术 数学
 database: database db dbs instance 数据库 库 实例
 run: run execute exec active live 运行 执行 正在 跑 活动 活跃
-lock: lock block deadlock 锁 阻塞 锁住 死锁 堵塞 堵住
+lock: lock block deadlock stuck 锁 阻塞 锁住 死锁 堵塞 堵住
 wait: wait 等待
 index: index 索引
 table: table relation 表 数据表
