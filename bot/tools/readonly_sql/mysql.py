@@ -23,7 +23,7 @@ from bot.tools.mysql.connection import MySqlReadOnly, open_mysql
 from bot.tools.readonly_sql.answer import MOST_BYTES, Sheet, SqlRequest, SqlRows
 from bot.tools.readonly_sql.mysql_lexer import Kind, Token, join_tokens
 from bot.tools.readonly_sql.mysql_lookups import AMBIGUOUS_MODES, refuse_hidden_writers
-from bot.tools.readonly_sql.mysql_tables import refuse_secrets
+from bot.tools.readonly_sql.mysql_tables import SECRET_VARIABLE, reads_variables, refuse_secrets
 from bot.tools.readonly_sql.policy_mysql import CheckedMySql, check_mysql
 from bot.tools.targets import Target
 
@@ -97,6 +97,14 @@ async def _look_up(db: MySqlReadOnly, checked: CheckedMySql) -> None:
         )
     names = frozenset(token.name for token in checked.tokens if token.name)
     refuse_secrets(checked.tables, names, all_columns=checked.all_columns, database=place, mysql_8=db.flavor == "mysql")
+    if reads_variables(checked.tokens, checked.tables):
+        row = await db.fetch_one(f"SHOW GLOBAL VARIABLES LIKE '{SECRET_VARIABLE}'")
+        if row is not None and row["Value"]:
+            raise ToolFailed(
+                f"target {db.target.name!r}: {SECRET_VARIABLE} is set on this server, and the statement may show it",
+                code="insufficient_privilege",
+                fix=f"remove {SECRET_VARIABLE} from the server's options; others can be read one by one, as SELECT @@NAME",
+            )
     await refuse_hidden_writers(db, checked, database=place)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from agent_core.errors import ToolFailed
+from bot.tools.readonly_sql.mysql_lexer import Kind, Token
 from bot.tools.readonly_sql.mysql_scan import TableName
 
 
@@ -88,3 +89,20 @@ def refuse_secrets(
                 fix="name the columns that you need without these (no *), or use running_queries and "
                 "get_slow_queries, which leave the values out",
             )
+
+
+SECRET_VARIABLE = "report_password"  # noqa: S105 (the name of one)
+"""The one variable that shows a password as it is (https://mariadb.com/kb/en/replication-and-binary-log-system-variables/,
+https://dev.mysql.com/doc/refman/8.4/en/replication-options-replica.html)."""
+
+_VARIABLE_TABLES = _words("global_variables session_variables system_variables persisted_variables variables_info")
+
+
+def reads_variables(tokens: Sequence[Token], tables: Sequence[TableName]) -> bool:
+    """True for a statement that may show ``SECRET_VARIABLE``."""
+    shown = tokens[0].is_word("show") and any(token.is_word("variables") for token in tokens)
+    named = any(
+        token.name == SECRET_VARIABLE or (token.kind is Kind.VARIABLE and SECRET_VARIABLE in token.text.lower())
+        for token in tokens
+    )
+    return shown or named or any(table.name.lower() in _VARIABLE_TABLES for table in tables)

@@ -16,7 +16,7 @@ from bot.tools.mysql.connection import open_mysql
 from bot.tools.readonly_sql.mysql_functions import ALLOWED, BEFORE_QUERY, RESERVED_BEFORE_PAREN, TYPES
 from bot.tools.readonly_sql.policy_mysql import check_mysql
 from tests.integration.readonly_sql.mysql_state import Place, make_place, read_state
-from tests.servers.mariadb import MariaLab, Session
+from tests.servers.mariadb import MariaLab, Session, start_mariadb, stop_mariadb
 from tests.unit.readonly_sql.mysql_statements import ENDLESS
 
 _BOUND_S = 40.0
@@ -189,6 +189,31 @@ async def test_a_view_in_a_database_with_capitals_is_judged_too(place: Place, ad
         assert failure.code == "not_read_only"
     finally:
         await admin.execute(f"drop database {name}")
+
+
+@pytest.mark.service("mariadb")
+async def test_a_password_among_the_servers_variables_is_not_shown() -> None:
+    lab = await asyncio.to_thread(start_mariadb, {"report-password": "s3cret-report"})
+    try:
+        database = await lab.create_database()
+        target = lab.target(database, await lab.create_reader(database))
+        place = Place(lab=lab, database=database, root=target, reader=target)
+        for statement in (
+            "show variables",
+            "show global variables like 'report%'",
+            "select @@report_password",
+            "select hex(@@global.report_password)",
+            "select @@global.`report_password`",
+            "select @@global/**/./**/Report_Password",
+            "select variable_value from information_schema.global_variables where variable_name like 'report_p%'",
+            "select substr(global_value, 2) from information_schema.system_variables",
+        ):
+            failure = await _fail(place, statement)
+            assert failure.code in ("insufficient_privilege", "parse_failed"), statement
+            assert "s3cret" not in f"{failure.message} {failure.fix}"
+        assert (await place.run("select @@max_connections > 1")).rows == ((1,),)
+    finally:
+        await asyncio.to_thread(stop_mariadb, lab)
 
 
 async def test_a_dangerous_account_is_refused_unless_the_operator_accepts_it(mariadb: MariaLab, place: Place) -> None:
