@@ -103,7 +103,7 @@ async def _look_up(db: MySqlReadOnly, checked: CheckedMySql) -> None:
             raise ToolFailed(
                 f"target {db.target.name!r}: {SECRET_VARIABLE} is set on this server, and the statement may show it",
                 code="insufficient_privilege",
-                fix=f"remove {SECRET_VARIABLE} from the server's options; others can be read one by one, as SELECT @@NAME",
+                fix=f"remove {SECRET_VARIABLE} from the server's options, or read others as SELECT @@NAME",
             )
     await refuse_hidden_writers(db, checked, database=place)
 
