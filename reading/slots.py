@@ -155,13 +155,11 @@ def _read(
     match slot.kind:
         case "sql":
             found = _sql(clause, slots)
-        case "code":
-            found = [Reading(value=c.value, start=c.start, end=c.end) for c in clause.code[:1]]
+        case "code" | "fingerprint":
+            found = _verbatim(slot, clause, rest)
         case "expression":
             e = clause.expression
             found = [Reading(value=e.value, start=e.start, end=e.end)] if e else []
-        case "fingerprint":
-            found = [Reading(value=m.group(), start=m.start(), end=m.end()) for m in _FINGERPRINT.finditer(rest)][:1]
         case "time-range":
             found = _time_range(clause)
         case "duration":
@@ -179,6 +177,12 @@ def _read(
         case "number" | "text" | "other":
             pass  # numbers are dealt out together, free text comes last
     return found
+
+
+def _verbatim(slot: Slot, clause: Clause, rest: str) -> list[Reading]:
+    if slot.kind == "code":
+        return [Reading(value=c.value, start=c.start, end=c.end) for c in clause.code[:1]]
+    return [Reading(value=m.group(), start=m.start(), end=m.end()) for m in _FINGERPRINT.finditer(rest)][:1]
 
 
 def _sql(clause: Clause, slots: Sequence[Slot]) -> list[Reading]:

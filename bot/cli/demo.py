@@ -22,6 +22,8 @@ from bot.tools.targets import Target
 QUESTIONS = (
     "Which queries were slow in the last 30 minutes?",
     "Explain the slowest of them.",
+    "Which index should I add?",
+    "Who is blocking whom?",
     "What is 2**10 + math.sqrt(144)?",
 )
 
@@ -62,7 +64,8 @@ async def _run(*, once: bool, verbose: bool) -> int:
 def _load_settings(folder: str, url: str) -> Settings:
     """Settings of the demo alone: its own storage and target; the model is the environment's, if it names one."""
     path = Path(folder) / "hermod.toml"
-    path.write_text(f'[storage]\nurl = "sqlite:///{folder}/hermod.db"\n[targets.shop]\nurl = "{url}"\n', "utf-8")
+    storage = f'[storage]\nurl = "sqlite:///{folder}/hermod.db"\n'
+    path.write_text(f'{storage}[targets.shop]\nurl = "{url}"\nallow_sql = true\n', "utf-8")
     return load_settings(path, {k: v for k, v in os.environ.items() if not k.startswith("HERMOD_")})
 
 
