@@ -273,3 +273,37 @@ async def test_a_table_without_statistics_is_named_and_one_with_them_is_not(post
     assert [f for f in plan.findings if "no statistics" in f] == [
         "there are no statistics on unread, so its rows are guessed: ANALYZE unread"
     ]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select cast('planted-secret' as int)",
+        "select * from orders where id = 'planted-secret'",
+        "select * from orders where created_at > 'planted-secret'",
+        "select 1 / 0 from orders where note = 'planted-secret' and no_such_column = 'planted-secret'",
+        "select no_such_function('planted-secret')",
+        "select 'planted-secret' frm orders wher",
+        "select json 'planted-secret'",
+        "select * from orders where status = 'planted-secret'::no_such_type",
+        "select e'planted-secret\\xzz'",
+    ],
+)
+async def test_d23_no_error_of_a_plan_repeats_a_value(postgres: Lab, sql: str) -> None:
+    """https://github.com/ankane/pghero/issues/439 (CVE-2023-22626): EXPLAIN's error text leaked data."""
+    _, targets = await create_shop(postgres)
+    for form in ("summary", "json"):
+        try:
+            text = to_json(await explain_statement(targets, CLOCK, sql=sql, form=form)).decode()
+        except ToolFailed as failure:
+            text = f"{failure.message} {failure.fix}"
+        assert "planted" not in text
+    # The values that are bound are no safer than those that are written.
+    try:
+        plan = await explain_statement(
+            targets, CLOCK, sql="select * from orders where id = $1", params=["planted-secret"]
+        )
+        text = to_json(plan).decode()
+    except ToolFailed as failure:
+        text = f"{failure.message} {failure.fix}"
+    assert "planted" not in text
