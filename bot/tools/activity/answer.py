@@ -76,9 +76,9 @@ class LockedSession:
         state: the server's word, ``idle in transaction`` and so on; ``prepared`` for a prepared transaction.
         query: what it executes, or executed last, without literals and comments.
         xact_age_s: how long its transaction has been open.
-        waiters: sessions that cannot go on before it does, directly or not.
+        waiters: sessions that cannot go on before it does, directly or not, because of what it holds.
         note: what else a person should know of it.
-        also_blocked_by: further sessions that it waits for; it stands in the tree only once.
+        also_blocked_by: up to five further sessions that it waits for; it stands in the tree only once.
         user, db, app, backend_start, query_id: as in ``RunningQuery``.
     """
 

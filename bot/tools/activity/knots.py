@@ -16,6 +16,7 @@ DEEPEST = 30
 
 _MOST_SAID = 3
 _MOST_LOCKS = 3
+_MOST_OTHERS = 5
 NOBODY_WAITS = "No session waits for a lock that another one holds."
 
 
@@ -87,6 +88,7 @@ def lay_out(knots: Mapping[int, Knot], *, min_wait_s: float, redact: Callable[[s
     forest = plant(
         {key: knot.blockers for key, knot in knots.items() if knot.blockers},
         {key: knot.wait_s for key, knot in knots.items()},
+        _holders_of(knots),
     )
     kept = _keep(forest, knots, min_wait_s)
     roots = [root for root in forest.roots if any(child in kept for child in _under(forest, root))]
@@ -142,6 +144,16 @@ def _wanted_of(knots: Mapping[int, Knot]) -> dict[int, frozenset[str]]:
     return {key: frozenset(targets) for key, targets in wanted.items()}
 
 
+def _holders_of(knots: Mapping[int, Knot]) -> dict[int, frozenset[int]]:
+    """By waiter, those of its blockers that hold what it wants; the others only stand in front of it."""
+    held = {key: {lock.target for lock in knot.locks if lock.granted} for key, knot in knots.items()}
+    found: dict[int, frozenset[int]] = {}
+    for key, knot in knots.items():
+        targets = {lock.target for lock in knot.locks if not lock.granted}
+        found[key] = frozenset(b for b in knot.blockers if b in held and not targets.isdisjoint(held[b]))
+    return found
+
+
 def _row(plot: _Plot, key: int, kept: frozenset[int]) -> LockedSession:
     knot, forest = plot.knots[key], plot.forest
     children = tuple(_row(plot, c, kept) for c in forest.children[key] if c in kept and c in plot.texts)
@@ -158,7 +170,7 @@ def _row(plot: _Plot, key: int, kept: frozenset[int]) -> LockedSession:
         xact_age_s=knot.xact_s,
         waiters=forest.behind[key],
         note=_note(plot, key),
-        also_blocked_by=tuple(plot.knots[other].pid for other in forest.others[key]),
+        also_blocked_by=tuple(plot.knots[other].pid for other in forest.others[key][:_MOST_OTHERS]),
         user=fit_name(knot.user),
         db=fit_name(knot.db),
         app=fit_name(knot.app),

@@ -44,12 +44,12 @@ waiting as (select coalesce({leader}, l.pid) as pid from locks l left join activ
 edges as materialized (select pid, pg_blocking_pids(pid) as blockers from waiting),
 involved as (select pid from edges where cardinality(blockers) > 0
              union select unnest(blockers) from edges),
-wanted as (select distinct target from locks where not granted)
+wanted as (select distinct target from locks where not granted),
+telling as materialized (select coalesce({member_leader}, l.pid) as owner, l.* from locks l
+            left join activity m on m.pid = l.pid
+            where not l.granted or l.locktype = 'tuple' or l.target in (select target from wanted))
 select {mark} i.pid as asked_pid, e.blockers, {columns},
-  array(select {lock_row} from locks l left join activity m on m.pid = l.pid
-        where coalesce({member_leader}, l.pid) = i.pid
-          and (not l.granted or l.locktype = 'tuple' or l.target in (select target from wanted))
-        limit 100) as locks
+  array(select {lock_row} from telling l where l.owner = i.pid limit 100) as locks
 from involved i left join activity a on a.pid = i.pid left join edges e on e.pid = i.pid
 where i.pid <> 0"""
 

@@ -24,11 +24,11 @@ _TEXT_CHARS = 8_000
 # InnoDB writes its times in the system's time zone, whatever the session's is.
 NOW = "CONVERT_TZ(NOW(6), @@session.time_zone, 'SYSTEM')"
 
-_MARIADB = f"""SELECT {OWN_MARK} ID AS pid, USER AS username, DB AS db, COMMAND AS command, STATE AS state,
+SESSIONS_MARIADB = f"""SELECT {OWN_MARK} ID AS pid, USER AS username, DB AS db, COMMAND AS command, STATE AS state,
   LEFT(INFO_BINARY, {_TEXT_CHARS}) AS query, TIME_MS / 1000 AS since_s, QUERY_ID AS query_id
 FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID()"""
 
-_MYSQL = f"""SELECT {OWN_MARK} PROCESSLIST_ID AS pid, PROCESSLIST_USER AS username, PROCESSLIST_DB AS db,
+SESSIONS_MYSQL = f"""SELECT {OWN_MARK} PROCESSLIST_ID AS pid, PROCESSLIST_USER AS username, PROCESSLIST_DB AS db,
   PROCESSLIST_COMMAND AS command, PROCESSLIST_STATE AS state, LEFT(PROCESSLIST_INFO, {_TEXT_CHARS}) AS query,
   PROCESSLIST_TIME AS since_s, NULL AS query_id
 FROM performance_schema.threads WHERE PROCESSLIST_ID IS NOT NULL AND PROCESSLIST_ID <> CONNECTION_ID()"""
@@ -109,8 +109,8 @@ async def fetch_account(db: MySqlReadOnly) -> str:
 
 async def _fetch_processes(db: MySqlReadOnly) -> list[Row]:
     if db.flavor == "mariadb":
-        return await db.fetch(_MARIADB)
-    rows = await _try(db, _MYSQL)
+        return await db.fetch(SESSIONS_MARIADB)
+    rows = await _try(db, SESSIONS_MYSQL)
     return rows if rows else await db.fetch(_OLD_MYSQL)  # empty: performance_schema is switched off
 
 

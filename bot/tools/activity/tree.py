@@ -1,12 +1,14 @@
 """Who stands behind whom: from "waits for" to trees in which every session is found once.
 
-A session may wait for several others. It is put behind the one that is itself held up the most, since it can go on
-last; the others are kept aside. Waits in a circle (a deadlock that the server has not broken up yet) are cut.
+A session may wait for several others: for who holds the lock that it wants, and for who stands in front of it in the
+queue for that lock. It is put behind a holder if there is one (fifty that want one row stand side by side), among
+several behind the one that is itself held up the most, since that can go on last; the others are kept aside. Waits in
+a circle (a deadlock that the server has not broken up yet) are cut.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 
@@ -18,7 +20,8 @@ class Forest:
         roots: those who wait for nobody, and one of each circle; the one that holds up most first.
         children: by session, in the order of their waits, the longest first.
         others: whom else a session waits for, beside its parent in the tree.
-        behind: how many sessions cannot go on before this one does.
+        behind: how many sessions cannot go on before this one does, because of locks that are held (of places in a
+            queue where that is all that is in the way).
         cut: the waits that would close a circle: (who waits, for whom).
     """
 
@@ -29,16 +32,22 @@ class Forest:
     cut: frozenset[tuple[int, int]]
 
 
-def plant(blockers: Mapping[int, Iterable[int]], wait_s: Mapping[int, float | None]) -> Forest:
+def plant(
+    blockers: Mapping[int, Iterable[int]],
+    wait_s: Mapping[int, float | None],
+    holders: Mapping[int, Collection[int]] | None = None,
+) -> Forest:
     """Build the trees.
 
     Args:
         blockers: for each session that waits, whom it waits for; repeats do not matter, waits for itself are dropped.
         wait_s: how long each has waited, for the order.
+        holders: those of ``blockers`` that hold what the session wants; without them all are taken alike.
     """
-    edges = {pid: tuple(sorted({b for b in found if b != pid})) for pid, found in blockers.items()}
-    edges = {pid: found for pid, found in edges.items() if found}
-    everyone = sorted({*edges, *(b for found in edges.values() for b in found)})
+    whole = {pid: tuple(sorted({b for b in found if b != pid})) for pid, found in blockers.items()}
+    whole = {pid: found for pid, found in whole.items() if found}
+    everyone = sorted({*whole, *(b for found in whole.values() for b in found)})
+    edges = {pid: tuple(b for b in found if b in (holders or {}).get(pid, ())) or found for pid, found in whole.items()}
 
     waiters: dict[int, list[int]] = {pid: [] for pid in everyone}
     for pid, found in edges.items():
@@ -69,7 +78,7 @@ def plant(blockers: Mapping[int, Iterable[int]], wait_s: Mapping[int, float | No
     return Forest(
         roots=tuple(sorted((p for p in everyone if p not in parents), key=lambda p: (-len(behind[p]), p))),
         children={pid: tuple(found) for pid, found in children.items()},
-        others={pid: tuple(b for b in edges.get(pid, ()) if parents.get(pid) != b) for pid in everyone},
+        others={pid: tuple(b for b in whole.get(pid, ()) if parents.get(pid) != b) for pid in everyone},
         behind={pid: len(found) for pid, found in behind.items()},
         cut=frozenset(cut),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -17,7 +17,7 @@ from bot.tools.activity.blocking import read_blocking_tree
 from bot.tools.activity.knots import NOBODY_WAITS
 from bot.tools.activity.mysql_blocking import MDL_LINE
 from bot.tools.activity.mysql_locks import ROW_WAITS_MARIADB, ROW_WAITS_MYSQL
-from bot.tools.activity.mysql_sessions import OWN_PROGRAM
+from bot.tools.activity.mysql_sessions import OWN_PROGRAM, SESSIONS_MARIADB, SESSIONS_MYSQL, text_of
 from bot.tools.activity.preflight import read_preflight
 from bot.tools.activity.running import read_running_queries
 from bot.tools.envelope import WHOLE
@@ -186,6 +186,25 @@ def test_our_own_connections_are_known_by_the_name_that_they_are_given() -> None
     assert OWN_PROGRAM == CONNECT_ATTRIBUTE
 
 
+async def test_the_statement_for_mysql_8_finds_the_sessions_that_our_own_does(pasture: Pasture) -> None:
+    """MySQL 8 is asked through performance_schema.threads, which this server has with the same columns
+    (https://dev.mysql.com/doc/refman/8.4/en/performance-schema-threads-table.html); never run on MySQL.
+    """
+    async with pasture.session() as (session, pid), pasture.session():
+        pasture.begin(session, pid, "select sleep(60)")
+        await pasture.until("select count(*) from information_schema.processlist where state = 'User sleep'")
+        async with open_mysql(pasture.lab.target("", pasture.reader)) as db:
+            ours, theirs = await db.fetch(SESSIONS_MARIADB), await db.fetch(SESSIONS_MYSQL)
+    named = ("pid", "username", "db", "command", "query")
+
+    def sessions(rows: list[Mapping[str, object]]) -> list[list[str]]:
+        return sorted([text_of(row[name]) for name in named] for row in rows if row["db"] == pasture.database)
+
+    assert len(sessions(ours)) == 2
+    assert sessions(ours) == sessions(theirs)
+    assert set(ours[0]) == set(theirs[0])
+
+
 async def test_without_process_the_hidden_sessions_are_counted_and_the_grant_is_named(pasture: Pasture) -> None:
     blind = await pasture.lab.create_role()
     async with pasture.session() as (session, _):
@@ -263,19 +282,17 @@ async def test_a_lock_chain_of_four_is_shown_root_first_within_two_seconds(pastu
         assert "X lock" in render_result(render_value(answer), {})
 
 
-async def test_who_queues_for_one_row_stands_behind_who_came_first(pasture: Pasture) -> None:
-    async with (
-        pasture.session() as (one, first),
-        pasture.session() as (two, second),
-        pasture.session() as (three, third),
-    ):
+async def test_who_queues_for_one_row_stands_side_by_side_behind_who_has_it(pasture: Pasture) -> None:
+    async with AsyncExitStack() as stack:
+        sessions = [await stack.enter_async_context(pasture.session()) for _ in range(3)]
+        (one, first), (two, second), (three, third) = sessions
         await hold_row(one, 1)
         await pasture.wait_for(two, second, "update acct set bal = 7 where id = 1")
         await pasture.wait_for(three, third, "update acct set bal = 8 where id = 1")
         (root,) = (await pasture.tree()).rows
-        assert chain_of(root) == [first, second, third]
-        assert root.children[0].children[0].also_blocked_by == (first,)
-        held = root.children[0].held_lock
+        assert root.pid == first
+        assert {(row.pid, row.also_blocked_by) for row in root.children} == {(second, ()), (third, (second,))}
+        held = next(row.held_lock for row in root.children if row.pid == second)
         assert held is not None
         assert held.startswith("none yet; in front in the queue for X lock")
 

@@ -29,6 +29,14 @@ def test_who_stands_in_the_queue_behind_a_waiter_is_put_behind_it_and_not_beside
     assert forest.others[3] == (1,)
 
 
+def test_fifty_that_want_what_one_holds_stand_side_by_side_although_they_queue() -> None:
+    blockers = {n: range(1, n) for n in range(2, 52)}
+    forest = plant(blockers, {}, {n: {1} for n in blockers})
+    assert whole(forest) == {1: {n: {} for n in blockers}}
+    assert forest.others[4] == (2, 3)
+    assert forest.behind[1] == 50
+
+
 def test_d38_co_waiters_do_not_block_each_other() -> None:
     """A hand-made join over pg_locks let them; https://github.com/Tracer-Cloud/opensre/pull/2934."""
     forest = plant({2: [1], 3: [1], 4: [1]}, {2: 1.0, 3: 3.0, 4: 2.0})
@@ -73,13 +81,13 @@ def test_a_chain_as_long_as_max_connections_is_no_trouble() -> None:
 graphs = st.dictionaries(st.integers(0, 12), st.lists(st.integers(0, 12), max_size=5), max_size=13)
 
 
-@given(graphs, st.dictionaries(st.integers(0, 12), st.floats(0, 100)))
+@given(graphs, st.dictionaries(st.integers(0, 12), st.floats(0, 100)), graphs)
 def test_whatever_waits_for_whatever_everybody_stands_in_the_trees_exactly_once(
-    blockers: dict[int, list[int]], waits: dict[int, float]
+    blockers: dict[int, list[int]], waits: dict[int, float], holders: dict[int, list[int]]
 ) -> None:
     real = {pid: {b for b in found if b != pid} for pid, found in blockers.items()}
     everyone = {pid for pid, found in real.items() if found} | {b for found in real.values() for b in found}
-    forest = plant(blockers, waits)
+    forest = plant(blockers, waits, holders)
 
     seen: list[int] = []
 
@@ -94,6 +102,7 @@ def test_whatever_waits_for_whatever_everybody_stands_in_the_trees_exactly_once(
         visit(root)
     assert sorted(seen) == sorted(everyone)
     for root in forest.roots:
-        assert all((root, b) in forest.cut for b in real.get(root, ()))
+        first = {b for b in real.get(root, ()) if b in holders.get(root, ())} or real.get(root, set())
+        assert all((root, b) in forest.cut for b in first)
     for waiter, blocker in forest.cut:
         assert blocker in real[waiter]
