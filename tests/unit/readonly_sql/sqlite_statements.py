@@ -141,7 +141,7 @@ ENDLESS: tuple[str, ...] = (
     "with recursive n (i) as (select 1 union all select i + 1 from n) select count(*) from n",
     "with recursive n (i) as (select 1 union all select i + 1 from n limit 3000) select count(*) from n a, n b, n c",
     "with recursive n (i) as (select 1 union all select i + 1 from n) select group_concat(i) from n",
-    # One call that SQLite cannot interrupt: a search for a text of a million characters in one of two million.
+    # One call that SQLite cannot interrupt: a search for a text of 18 million characters in one of 40 million.
     "select instr(hex(zeroblob(20000000)), hex(zeroblob(9000000)) || '1')",
 )
 
