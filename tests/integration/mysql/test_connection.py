@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 import time
+import tracemalloc
 from datetime import datetime
 from decimal import Decimal
 from urllib.parse import quote
@@ -316,8 +317,16 @@ async def test_the_bound_in_bytes_counts_the_values_and_whole_answers_leave_the_
 async def test_one_row_larger_than_the_bound_is_not_read_into_memory(mariadb: MariaLab) -> None:
     role = await mariadb.create_reader()
     async with open_mysql(mariadb.target("", role)) as db:
-        _, rows, truncated = await db.fetch_capped("select repeat('x', 12000000) as t", most_rows=5, most_bytes=100_000)
-        assert (rows, truncated) == ([], True)
+        tracemalloc.start()
+        try:
+            _, rows, truncated = await db.fetch_capped(
+                "select repeat('x', 12000000) as t", most_rows=5, most_bytes=100_000
+            )
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert (rows, truncated) == ([], True)
+    assert peak < 4_000_000
 
 
 # -- who may come in -------------------------------------------------------------------------------
