@@ -73,16 +73,15 @@ async def read_mysql_preflight(where: Target) -> Preflight:
         findings = await _find_rights(db, account)
         statistics = next(f for f in findings if f.name == "statement statistics").status == "ok"
         findings += _find_variables(variables)
-        since, replica = None, False
+        since, sources = None, None
         if statistics and variables.get("performance_schema") == "ON":
             findings += await _find_consumers(db)
             since, shapes = await _read_since(db)
             message = f"since {since}" if since else ""
             findings.append(Finding(name="recorded statements", status="ok", value=f"{shapes} shapes", message=message))
             sources = await _try(db, _REPLICA)
-            replica = bool(sources and int(text_of(sources[0]["sources"])))
         flavor, version = db.flavor, db.version
-    standby = replica or variables.get("read_only") in ("ON", "1")
+    standby = bool(sources and int(text_of(sources[0]["sources"]))) or variables.get("read_only") in ("ON", "1")
     return Preflight(
         target=where.name,
         engine=flavor,
@@ -90,7 +89,7 @@ async def read_mysql_preflight(where: Target) -> Preflight:
         source="SHOW GRANTS, SHOW GLOBAL VARIABLES, performance_schema and what the account may read",
         rows=list_checks(findings),
         account=account,
-        server_role="standby" if standby else "primary" if statistics else "unknown",
+        server_role="standby" if standby else "unknown" if sources is None else "primary",
         pooler=None,
         statements_since=since,
         to_run=list_lines(findings),

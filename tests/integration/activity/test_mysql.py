@@ -452,6 +452,28 @@ async def test_the_grants_that_it_gives_mend_what_is_missing(pasture: Pasture) -
     assert [row.name for row in after.rows if row.status == "missing"] == []
 
 
+@pytest.mark.service("mariadb")
+def test_where_performance_schema_is_off_everything_still_answers() -> None:
+    lab = start_mariadb({"performance-schema": "OFF"})
+
+    async def look() -> None:
+        pasture = await make_pasture(lab)
+        answer = await read_preflight(lab.targets("", pasture.reader), CLOCK)
+        assert [row.name for row in answer.rows if row.status == "missing"] == ["performance_schema"]
+        assert answer.server_role == "unknown"
+        async with pasture.session() as (holder, first), pasture.session() as (waiter, second):
+            await hold_row(holder, 1)
+            await pasture.wait_for(waiter, second, "update acct set bal = 7 where id = 1")
+            (root,) = (await pasture.tree()).rows
+            assert chain_of(root) == [first, second]
+            assert of(await pasture.running(), first).state == "idle in transaction"
+
+    try:
+        asyncio.run(look())
+    finally:
+        stop_mariadb(lab)
+
+
 @pytest.mark.parametrize("name", ENDINGS)
 @pytest.mark.parametrize("approver", [None, Yes()], ids=["as wired", "even approved"])
 async def test_d22_nothing_is_ended_and_what_would_have_been_is_named(

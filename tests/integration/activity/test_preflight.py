@@ -7,7 +7,7 @@ import pytest
 from agent_core.tools.results import render_value
 from bot.tools.activity.answer import Check, Preflight
 from bot.tools.activity.preflight import read_preflight
-from bot.tools.targets import Targets
+from bot.tools.targets import Target, Targets
 from reading.layout import render_result
 from tests.integration.activity.conftest import CLOCK, Yard
 from tests.servers.pgbouncer import run_pooler
@@ -100,6 +100,13 @@ async def test_rights_beyond_reading_are_named_with_the_lines_that_take_them_awa
     assert check(answer, "role").value == "createrole, createdb, pg_read_server_files"
     assert f"REVOKE pg_read_server_files FROM {role}; -- role" in answer.to_run
     assert f"ALTER ROLE {role} NOCREATEDB; -- role" in answer.to_run
+
+
+async def test_an_accepted_superuser_is_warned_of(any_postgres: Lab) -> None:
+    database, role = await any_postgres.create_database(), await any_postgres.create_role("superuser")
+    target = Target.from_url("lab", any_postgres.url(database, role), accept_risks=["superuser"])
+    answer = await look(Targets([target]))
+    assert (check(answer, "role").status, check(answer, "role").value) == ("warning", "superuser")
 
 
 @pytest.mark.service("pgbouncer")
