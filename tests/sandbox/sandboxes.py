@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,25 @@ def is_alive(pid: int) -> bool:
         return state not in {"Z", "X", ""}
     except OSError:
         return False
+
+
+async def watch_loop(*tasks: asyncio.Task[Any]) -> None:
+    """Wait until all is done, and see that the event loop went on meanwhile.
+
+    Now and then it stands still because the machine does something else; what holds it up does so again and again, or
+    for as long as a run takes.
+
+    Raises:
+        AssertionError: it was held up.
+    """
+    pauses = []
+    while not all(task.done() for task in tasks):
+        began = time.monotonic()
+        await asyncio.sleep(0.005)
+        pauses.append(time.monotonic() - began - 0.005)
+    assert len(pauses) > 20
+    assert sorted(pauses)[int(len(pauses) * 0.95)] < 5 * 0.05
+    assert max(pauses) < 1.0
 
 
 async def until(condition: Callable[[], object], what: str) -> None:

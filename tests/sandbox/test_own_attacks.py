@@ -23,7 +23,7 @@ from bot.tools.python_sandbox.process import Output
 from bot.tools.python_sandbox.types import MiB, RunStatus
 from bot.tools.python_sandbox.uploads import Uploads
 from bot.tools.python_sandbox.warm import Zygote
-from tests.sandbox.sandboxes import NAME_ITSELF, SOON_S, OpenSandbox, Sandbox, find_named, until
+from tests.sandbox.sandboxes import NAME_ITSELF, SOON_S, OpenSandbox, Sandbox, find_named, until, watch_loop
 
 SECRET = "canary-7b2e"
 
@@ -325,13 +325,8 @@ def test_an_attached_file_stays_in_its_folder_whatever_it_is_called(name: str, t
 async def test_output_byte_by_byte_does_not_hold_up_the_bot(sandbox: Sandbox) -> None:
     code = "import fcntl, os\nfcntl.fcntl(1, fcntl.F_SETFL, os.O_DIRECT)\nwhile True: os.write(1, b'x')"
     run = asyncio.create_task(sandbox.run(code, wall_s=2.0))
-    worst = 0.0
-    while not run.done():
-        began = time.monotonic()
-        await asyncio.sleep(0.005)
-        worst = max(worst, time.monotonic() - began - 0.005)
+    await watch_loop(run)
     assert (await run).status in {RunStatus.TIMEOUT, RunStatus.OUTPUT_CAP}
-    assert worst < 5 * 0.05
 
 
 FLOOD = """

@@ -49,7 +49,7 @@ async def adapter(server: DiscordServer, inbox: Inbox) -> AsyncIterator[DiscordA
         yield adapter
 
 
-async def wait_connected(adapter: DiscordAdapter, timeout_s: float = 10.0) -> None:
+async def wait_connected(adapter: DiscordAdapter, timeout_s: float = 30.0) -> None:
     async with asyncio.timeout(timeout_s):
         while not adapter.connected:  # noqa: ASYNC110 - a property tells, nothing calls
             await asyncio.sleep(0.005)

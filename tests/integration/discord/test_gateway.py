@@ -18,7 +18,7 @@ from tests.servers.discord import DiscordServer
 from tests.servers.discord.model import MEMBERS
 
 
-async def until(predicate: Callable[[], object], timeout_s: float = 10.0) -> None:
+async def until(predicate: Callable[[], object], timeout_s: float = 30.0) -> None:
     async with asyncio.timeout(timeout_s):
         while not predicate():  # noqa: ASYNC110 - a property tells, nothing calls
             await asyncio.sleep(0.005)
@@ -27,7 +27,7 @@ async def until(predicate: Callable[[], object], timeout_s: float = 10.0) -> Non
 async def hears(server: DiscordServer, inbox: Inbox) -> None:
     """Say something, and see it arrive."""
     message_id = await server.mention("still there?")
-    await inbox.wait_for(lambda: any(m.id == message_id for m in inbox.messages), 10.0)
+    await inbox.wait_for(lambda: any(m.id == message_id for m in inbox.messages))
 
 
 async def reconnected(server: DiscordServer, act: Awaitable[None], *, shard: int | None = None) -> None:
@@ -35,7 +35,7 @@ async def reconnected(server: DiscordServer, act: Awaitable[None], *, shard: int
     (session,) = server.live(shard)
     before = session.connection
     await act
-    await server.wait_until(lambda: any(s.connection is not before for s in server.live(shard)), 10.0)
+    await server.wait_until(lambda: any(s.connection is not before for s in server.live(shard)))
 
 
 # -- beginning
@@ -149,7 +149,7 @@ async def test_what_is_said_while_the_network_is_cut_comes_with_the_resume(serve
     async with running(server, inbox) as adapter:
         await server.kill_sockets()
         said = await server.mention("did you hear?")
-        await inbox.wait_for(lambda: any(m.id == said for m in inbox.messages), 10.0)
+        await inbox.wait_for(lambda: any(m.id == said for m in inbox.messages))
         await wait_connected(adapter)
         assert len(server.identifies) == 1
         assert len(inbox.messages) == 1
@@ -166,7 +166,7 @@ async def test_a_session_survives_connections_that_cannot_be_made(inbox: Inbox) 
             await until(lambda: not adapter.connected)
             await until(lambda: relay.refused >= 3)
             relay.is_open = True
-            await inbox.wait_for(lambda: any(m.id == said for m in inbox.messages), 20.0)
+            await inbox.wait_for(lambda: any(m.id == said for m in inbox.messages))
             assert len(server.identifies) == 1
 
 
@@ -176,8 +176,8 @@ async def test_a_connection_that_is_open_but_dead_is_made_again(server: DiscordS
         dead = session.connection
         server.silence()
         said = await server.mention("did you hear?")
-        await server.wait_until(lambda: session.connection is not dead, 10.0)
-        await inbox.wait_for(lambda: any(m.id == said for m in inbox.messages), 10.0)
+        await server.wait_until(lambda: session.connection is not dead)
+        await inbox.wait_for(lambda: any(m.id == said for m in inbox.messages))
         assert len(server.identifies) == 1
 
 

@@ -304,7 +304,7 @@ async def test_a_slow_store_holds_up_neither_other_threads_nor_the_heartbeat(inb
         for n in range(20):
             await server.mention(f"{n}")
         beats = session.heartbeats
-        await server.wait_until(lambda: session.heartbeats >= beats + 3, 20.0)
+        await server.wait_until(lambda: session.heartbeats >= beats + 3)
         inbox.gate.set()
         await inbox.wait_for(lambda: len(inbox.messages) == 20)
         assert len(server.identifies) == 1
@@ -435,9 +435,9 @@ async def test_what_was_said_over_a_dead_connection_is_read_again_once_and_in_or
         asked = await server.mention("and here?")
         reading = server.inject(f"GET /channels/{thread}/messages", delay=0.3, only_delay=True)
         await server.invalidate()
-        await server.wait_until(lambda: reading.times == 0, 10.0)
+        await server.wait_until(lambda: reading.times == 0)
         after = await server.say("after", channel=thread)  # while what is before it is still read
-        await inbox.wait_for(lambda: len(inbox.messages) == 254, 20.0)
+        await inbox.wait_for(lambda: len(inbox.messages) == 254)
         in_thread = [m.id for m in inbox.messages if m.thread.thread == thread]
         assert in_thread == [thread, before, *missed, after]
         assert [m.id for m in inbox.messages if m.thread.thread != thread] == [asked]
@@ -452,6 +452,6 @@ async def test_a_direct_message_that_was_missed_is_read_again(server: DiscordSer
         server.silence()
         missed = await server.say("are you there?", channel=conversation, user=server.bob)
         await server.invalidate()
-        await inbox.wait_for(lambda: len(inbox.messages) == 2, 10.0)
+        await inbox.wait_for(lambda: len(inbox.messages) == 2)
         assert [m.id for m in inbox.messages] == [first, missed]
         assert all(m.direct for m in inbox.messages)

