@@ -37,7 +37,7 @@ STATEMENT_TIMEOUT_S = 10.0
 
 # Of measured times; smaller differences are noise of the machine.
 _FASTER = 0.9
-_NOT_THERE = "it cannot be planned on the copy: it needs a function or a right that is missing there"
+_NOT_THERE = "it cannot be planned on the copy: it needs a view, a function or a right that is missing there"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ LEAST_GAIN = 25.0
 _ALIKE = 0.95
 _CLEARLY_MORE = 1.25
 # A second index for a statement that has been helped has to be worth its place.
-_LEAST_OF_ORIGINAL = 0.05
+_LEAST_OF_ORIGINAL = 0.2
 # What costs no more than this without an index does not need it.
 _NO_LONGER_NEEDED = 0.01
 

@@ -34,7 +34,7 @@ class Comparison:
         predicate: the whole comparison without aliases; empty when it has more than one table in it.
         constant: the text of what it is compared with, when that is a constant.
         parameter: the number of the parameter that it is compared with.
-        other: the alias of the table that it is compared with, for joins.
+        other: the aliases of what it is compared with, for joins.
         arm: the number of the arm of an OR that it stands in; 0 outside of one.
     """
 
@@ -140,15 +140,16 @@ def _compare_sides(node: Tree, expr: Tree, tables: Mapping[str, Table]) -> list[
         left, right = lefts[0], rights[0]
     sides = _side(left, tables), _side(right, tables)
     found: list[Comparison] = []
-    for mine, theirs, value in ((sides[0], sides[1], right), (sides[1], sides[0], left)):
-        if mine is None or (theirs is not None and theirs.alias == mine.alias):
+    for mine, value in ((sides[0], right), (sides[1], left)):
+        if mine is None:
             continue
-        if theirs is None and _aliases(value):
-            continue  # compared with something of several tables, or of its own
+        others = _aliases(value)
+        if mine.alias in others:
+            continue  # compared with something of its own
         kind = _kind(operator, str(expr.get("kind")), value)
         if kind is None or (kind in ("pattern", "prefix") and mine is sides[1]):
             continue
-        found.append(_make(mine, kind, node, value=value, other="" if theirs is None else theirs.alias))
+        found.append(_make(mine, kind, node, value=value, other=" ".join(sorted(others))))
     return found
 
 

@@ -26,7 +26,7 @@ from bot.tools.slow_queries.explain_prepare import (
 )
 from bot.tools.slow_queries.explain_reads import only_reads
 from bot.tools.slow_queries.explain_tree import redact_tree
-from bot.tools.slow_queries.plan import PlanLine, list_relations, read_plan
+from bot.tools.slow_queries.plan import Plan, PlanLine, list_relations, read_plan
 from bot.tools.slow_queries.redact_sql import fingerprint_sql, redact_sql
 from bot.tools.slow_queries.statement_check import take_statement
 from bot.tools.targets import Target, Targets
@@ -104,10 +104,7 @@ async def explain_statement(
         prepared = await prepare_statement(db, statement)
         values = _choose_values(prepared, params, mode)
         body = await plan_prepared(db, prepared, values)
-        try:
-            plan = read_plan(body, await fetch_table_facts(db, list_relations(body)))
-        except ValueError as error:
-            raise ToolFailed(f"target {where.name!r}: {error}", code="failed") from None
+        plan = _read(where, body, await fetch_table_facts(db, list_relations(body)))
         version = db.version
     return QueryPlan(
         target=where.name,
@@ -126,6 +123,13 @@ async def explain_statement(
         plan=redact_tree(body) if form == "json" else None,
         took_ms=round((clock.monotonic() - began) * 1000, 1),
     )
+
+
+def _read(where: Target, body: object, tables: Mapping[str, TableFacts]) -> Plan:
+    try:
+        return read_plan(body, tables)
+    except ValueError as error:
+        raise ToolFailed(f"target {where.name!r}: {error}", code="failed") from None
 
 
 def _check_question(

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from bot.tools.targets import Target
+from agent_core.context import SystemClock
+from bot.tools.index_advice.advise import Question, recommend_indexes
+from bot.tools.index_advice.answer import IndexReport
+from bot.tools.index_advice.scratch import ScratchLimits
+from bot.tools.targets import Target, Targets
 from tests.integration.index_advice.twenty import ANALYZE, SCHEMA
 from tests.integration.slow_queries.conftest import MemorySnapshots, store
 from tests.servers.postgres import FIRST, Lab, any_postgres, postgres, start_lab, stop_lab
@@ -32,6 +37,24 @@ def plain_postgres(request: pytest.FixtureRequest) -> Iterator[Lab]:
     lab = start_lab(request.param)
     yield lab
     stop_lab(lab)
+
+
+CLOCK = SystemClock()
+EQUALITY = "select * from orders where customer_id = $1"
+SCRATCH = ScratchLimits()
+
+
+async def ask(
+    target: Target, store: MemorySnapshots, *, scratch: ScratchLimits | None = SCRATCH, **question: object
+) -> IndexReport:
+    """Ask the tool; ``question`` are fields of ``Question``."""
+    asked = Question(**question)  # type: ignore[arg-type] # each test passes fields of it
+    return await recommend_indexes(Targets([target]), store, CLOCK, asked, scratch=scratch)
+
+
+def readable(target: Target) -> Target:
+    """The same target where the operator lets rows be read."""
+    return replace(target, allow_sql=True)
 
 
 _warehouses: dict[str, tuple[str, str]] = {}

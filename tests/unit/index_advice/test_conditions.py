@@ -87,6 +87,8 @@ TABLES = {
         ("((o.a + o.b) = 3)", [("a + b", "equal", "3")]),
         ("(o.nowhere = 1)", []),
         ("(x.a = 1)", []),
+        ("(o.a = g.g)", [("a", "equal", None)]),
+        ("(o.a = (o.b + c.id))", []),
         ("(random() < 0.5)", []),
         ("not even SQL (", []),
     ],
