@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 
 from agent_core.context import Clock
@@ -10,9 +9,9 @@ from bot.storage.snapshots import HistoryStore, Statement
 from bot.tools.mysql.connection import open_mysql
 from bot.tools.mysql.digests import DigestText, fetch_instruments, fetch_reading, fetch_texts
 from bot.tools.mysql.slow_queries import is_own
-from bot.tools.query_history.reading import MOST_UNKNOWN, TEXTS_A_READING, Reading
+from bot.tools.query_history.reading import TEXTS_A_READING, Reading, find_unknown, learn
 from bot.tools.slow_logs.mysql_text import fingerprint_mysql, redact_mysql
-from bot.tools.slow_queries.counters import StatementKey, parse_key, write_key
+from bot.tools.slow_queries.counters import StatementKey, write_key
 from bot.tools.slow_queries.history import save_reading
 from bot.tools.targets import Target
 
@@ -24,16 +23,15 @@ async def record_mysql(target: Target, store: HistoryStore, clock: Clock, *, als
         ToolFailed: as for ``read_mysql_slow_queries``.
         StoreError: the storage cannot be used.
     """
-    learned = 0
+    unknown: dict[str, set[StatementKey]] = {}
     async with open_mysql(target) as db:
         read = await fetch_reading(db, await fetch_instruments(db), taken_at=clock.now())
         for name in (target.name, *also):
             await save_reading(store, name, read.counters)
-            unknown = await store.list_unknown(name, limit=MOST_UNKNOWN)
-            keys = [key for text in unknown if (key := parse_key(text)) in read.counters.entries][:TEXTS_A_READING]
-            texts = await fetch_texts(db, read, keys)
-            await store.save_statements(name, await asyncio.to_thread(_build_statements, texts))
-            learned += len(texts)
+            unknown[name] = await find_unknown(store, name, read.counters)
+        keys = list(set().union(*unknown.values()))[:TEXTS_A_READING]
+        texts = await fetch_texts(db, read, keys)
+    learned = await learn(store, unknown, texts, _build_statements, clock)
     return Reading(
         counters=read.counters, engine=db.flavor, version=db.version, database=target.database, learned=learned
     )

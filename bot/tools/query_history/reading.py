@@ -7,18 +7,17 @@ shows up, and only its redacted form is stored.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from agent_core.context import Clock
 from bot.storage.snapshots import HistoryStore, Statement
-from bot.tools.slow_queries.connection import ReadOnly, open_read_only
+from bot.tools.slow_queries.connection import open_read_only
 from bot.tools.slow_queries.counters import Counters, StatementKey, parse_key, write_key
 from bot.tools.slow_queries.history import save_reading
 from bot.tools.slow_queries.redact_sql import fingerprint_sql, redact_sql
 from bot.tools.slow_queries.statements import (
-    Extension,
-    Server,
     StatementText,
     fetch_counters,
     fetch_extension,
@@ -30,8 +29,13 @@ from bot.tools.targets import Target
 TEXTS_A_READING = 1_000
 """How many new texts one reading learns at most; the next one learns more."""
 
-MOST_UNKNOWN = 20_000
-"""Most keys that are looked through for texts to learn."""
+LEARN_S = 2.0
+"""How long a reading goes on learning texts once it has begun to."""
+
+_MOST_UNKNOWN = 20_000
+_TEXTS_AT_ONCE = 50
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,31 +62,52 @@ async def record_postgres(target: Target, store: HistoryStore, clock: Clock, *, 
         ToolFailed: as for ``read_slow_queries``.
         StoreError: the storage cannot be used.
     """
+    unknown: dict[str, set[StatementKey]] = {}
+    texts: dict[StatementKey, StatementText] = {}
     async with open_read_only(target) as db:
         extension = await fetch_extension(db)
         server = await fetch_server(db)
         counters = await fetch_counters(db, extension, server, taken_at=clock.now())
-        learned = 0
         for name in (target.name, *also):
             await save_reading(store, name, counters)
-            learned += await _learn(db, extension, server, counters, store, name)
+            unknown[name] = await find_unknown(store, name, counters)
+        keys = list(set().union(*unknown.values()))[:TEXTS_A_READING]
+        if keys:
+            found = await fetch_texts(db, extension, server, keys)
+            texts = {key: found[key] for key in keys if key in found}
+    # The connection is closed by now: redacting takes time, and the server need not wait for it.
+    learned = await learn(store, unknown, texts, build_statements, clock)
     return Reading(
         counters=counters, engine="postgresql", version=db.version, database=server.database, learned=learned
     )
 
 
-async def _learn(
-    db: ReadOnly, extension: Extension, server: Server, counters: Counters, store: HistoryStore, name: str
+async def find_unknown(store: HistoryStore, name: str, counters: Counters) -> set[StatementKey]:
+    """Find entries that the server still has and of which no text is stored."""
+    keys = map(parse_key, await store.list_unknown(name, limit=_MOST_UNKNOWN))
+    return {key for key in keys if key in counters.entries}
+
+
+async def learn(
+    store: HistoryStore,
+    unknown: Mapping[str, Collection[StatementKey]],
+    texts: Mapping[StatementKey, _T],
+    build: Callable[[Mapping[StatementKey, _T]], Sequence[Statement]],
+    clock: Clock,
 ) -> int:
-    """Fetch texts that are not known, of entries that the server still has."""
-    unknown = await store.list_unknown(name, limit=MOST_UNKNOWN)
-    keys = [key for text in unknown if (key := parse_key(text)) in counters.entries][:TEXTS_A_READING]
-    if not keys:
-        return 0
-    texts = await fetch_texts(db, extension, server, keys)
-    statements = await asyncio.to_thread(build_statements, {key: texts[key] for key in keys if key in texts})
-    await store.save_statements(name, statements)
-    return len(statements)
+    """Redact and store texts for the targets to which they are unknown, for at most ``LEARN_S``; return how many.
+
+    What is left is learned by the next reading. A few at a time, so that whatever ends this loses little.
+    """
+    began, keys = clock.monotonic(), list(texts)
+    learned = 0
+    while keys and clock.monotonic() - began < LEARN_S:
+        some, keys = keys[:_TEXTS_AT_ONCE], keys[_TEXTS_AT_ONCE:]
+        statements = await asyncio.to_thread(build, {key: texts[key] for key in some})
+        for name, missing in unknown.items():
+            await store.save_statements(name, [one for one in statements if parse_key(one.key) in missing])
+        learned += len(statements)
+    return learned
 
 
 def build_statements(texts: Mapping[StatementKey, StatementText]) -> list[Statement]:
