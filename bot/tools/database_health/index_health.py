@@ -25,6 +25,7 @@ weekly. Monthly and yearly ones are still missed, so a person decides."""
 
 _ORDER = ("invalid", "duplicate", "prefix_redundant", "unused")
 _MB = 1024 * 1024
+_TIMEOUT_S = 20.0
 
 
 async def read_index_health(
@@ -49,7 +50,7 @@ async def read_index_health(
 
 async def _read_postgres(target: Target, clock: Clock, *, min_size_mb: float, enough_s: float) -> IndexHealth:
     started = clock.monotonic()
-    async with open_read_only(target) as db:
+    async with open_read_only(target, statement_timeout_s=_TIMEOUT_S) as db:
         server = await fetch_postgres(db)
         entries, more = await fetch_indexes(db)
         locked = await fetch_locked(db)

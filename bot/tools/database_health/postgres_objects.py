@@ -17,25 +17,29 @@ _MOST_SCHEMAS = 3
 # A serial column may be smaller than its sequence: what runs out first counts. Owned (OWNED BY, identity) and merely
 # used in a DEFAULT, both count.
 _SEQUENCES = f"""
-with used as (
+with used as materialized (
   select d.objid as sequence, d.refobjid as relation, d.refobjsubid as column_number from pg_depend d
   where d.classid = 'pg_class'::regclass and d.refclassid = 'pg_class'::regclass and d.refobjsubid > 0
-    and d.deptype in ('a', 'i')
-  union select d.refobjid, ad.adrelid, ad.adnum from pg_depend d join pg_attrdef ad on ad.oid = d.objid
-  where d.classid = 'pg_attrdef'::regclass and d.refclassid = 'pg_class'::regclass)
-select {OWN_MARK} quote_ident(n.nspname) || '.' || quote_ident(t.relname) as sequence, quote_ident(n.nspname) as schema,
-  has_sequence_privilege(t.oid, 'SELECT, USAGE') as readable, s.seqincrement::float8 as step,
-  s.seqmin::float8 as low, s.seqmax::float8 as high, p.last_value::float8 as last,
+    and d.deptype in ('a', 'i') and d.objid in (select seqrelid from pg_sequence)
+  union select d.refobjid, ad.adrelid, ad.adnum from pg_attrdef ad
+    join pg_depend d on d.classid = 'pg_attrdef'::regclass and d.objid = ad.oid and d.refclassid = 'pg_class'::regclass
+  where d.refobjid in (select seqrelid from pg_sequence)),
+columns as materialized (
+  select distinct on (u.sequence) u.sequence, format_type(a.atttypid, null) as type,
+    quote_ident(cn.nspname) || '.' || quote_ident(r.relname) || '.' || quote_ident(a.attname) as name
+  from used u join pg_class r on r.oid = u.relation join pg_namespace cn on cn.oid = r.relnamespace
+    join pg_attribute a on a.attrelid = u.relation and a.attnum = u.column_number
+  order by u.sequence, a.attlen),
+mine as materialized (
+  select t.oid, n.nspname, t.relname, t.relpersistence, s.*, has_sequence_privilege(t.oid, 'SELECT, USAGE') as readable
+  from pg_sequence s join pg_class t on t.oid = s.seqrelid join pg_namespace n on n.oid = t.relnamespace
+  where {OURS_ONLY} and not s.seqcycle)
+select {OWN_MARK} quote_ident(m.nspname) || '.' || quote_ident(m.relname) as sequence, quote_ident(m.nspname) as schema,
+  m.readable, m.seqincrement::float8 as step, m.seqmin::float8 as low, m.seqmax::float8 as high,
+  case when m.readable and not (m.relpersistence = 'u' and pg_is_in_recovery())
+    then pg_sequence_last_value(m.oid)::float8 end as last,
   c.name as column_name, c.type as column_type
-from pg_sequence s join pg_class t on t.oid = s.seqrelid join pg_namespace n on n.oid = t.relnamespace
-  left join pg_sequences p on p.schemaname = n.nspname and p.sequencename = t.relname
-  left join lateral (
-    select quote_ident(cn.nspname) || '.' || quote_ident(r.relname) || '.' || quote_ident(a.attname) as name,
-      format_type(a.atttypid, null) as type
-    from used u join pg_class r on r.oid = u.relation join pg_namespace cn on cn.oid = r.relnamespace
-      join pg_attribute a on a.attrelid = u.relation and a.attnum = u.column_number
-    where u.sequence = t.oid order by a.attlen limit 1) c on true
-where {OURS_ONLY} and not s.seqcycle"""
+from mine m left join columns c on c.sequence = m.oid"""
 
 _TYPE_HIGH = {"smallint": 32_767.0, "integer": 2_147_483_647.0}
 

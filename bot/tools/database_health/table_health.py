@@ -32,6 +32,7 @@ from bot.tools.slow_queries.connection import open_read_only
 from bot.tools.targets import Target
 
 _MOST_PARTS_TOLD = 3
+_TIMEOUT_S = 20.0
 
 
 async def read_table_health(target: Target, clock: Clock, *, top: int = 20) -> TableHealth:
@@ -53,7 +54,7 @@ async def read_table_health(target: Target, clock: Clock, *, top: int = 20) -> T
 
 async def _read_postgres(target: Target, clock: Clock, *, top: int) -> TableHealth:
     started = clock.monotonic()
-    async with open_read_only(target) as db:
+    async with open_read_only(target, statement_timeout_s=_TIMEOUT_S) as db:
         server = await fetch_postgres(db)
         settings = await fetch_vacuum_settings(db)
         entries, more = await fetch_tables(db)

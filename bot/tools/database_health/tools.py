@@ -25,8 +25,8 @@ _LARGEST_MB = 1_000_000
 INDEX_HEALTH_DESCRIPTION = """\
 Find indexes that cost writes and space for nothing, on a live Postgres, MySQL or MariaDB database: unused, duplicate,
 prefix-redundant (another index begins with the same columns) and invalid ones. Use it for "unused indexes", "duplicate
-index", "redundant indexes", "which index can be dropped", "多余索引", "未使用的索引", "重复索引". It does not look for
-missing indexes.
+index", "redundant indexes", "which index can be dropped", "多余索引", "未使用的索引", "没用的索引", "重复索引". It
+does not look for missing indexes.
 
 `kind` says what is wrong, `finding` the evidence, `covered_by` the index that does the work. `suggestion` is a line
 for a person to run after reading `notes`; nobody runs it here, and it is null where the evidence is too thin.
@@ -146,7 +146,7 @@ def _index_examples() -> tuple[ToolExample, ...]:
         ToolExample(question="which indexes are unused or duplicate?", arguments={}),
         ToolExample(question="can I drop any redundant indexes?", arguments={}),
         ToolExample(question="list every invalid or useless index, however small", arguments={"min_size_mb": 0}),
-        ToolExample(question="有哪些多余或者从未使用的索引可以删除？", arguments={}),
+        ToolExample(question="哪些索引没有被使用，或者是多余的、可以删除？", arguments={}),
     )
 
 
@@ -163,7 +163,7 @@ def _database_examples() -> tuple[ToolExample, ...]:
     return (
         ToolExample(question="run a health check of the database server", arguments={}),
         ToolExample(
-            question="are we running out of connections?",
+            question="how many connections are open, and are we running out of them?",
             arguments={"checks": ["connections"]},
         ),
         ToolExample(

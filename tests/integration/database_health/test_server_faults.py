@@ -93,7 +93,9 @@ async def test_an_idle_session_that_others_wait_for_is_a_warning_at_once(
         await idle.execute("create table t (a int)")
         await idle.execute("begin; lock table t in access exclusive mode")
         waiting = asyncio.create_task(waiter.execute("select * from t"))
-        row = await until_status(target, "idle_in_transaction", ["warn"])
+        row = await until_status(
+            target, "idle_in_transaction", ["warn"], replace(HEALTH_BOUNDS, idle_s=Bounds(warn=3600))
+        )
         assert "1 session waiting for them" in row.evidence
         assert "1 session waiting for it" in row.items[0]
         await idle.execute("commit")
