@@ -17,49 +17,51 @@ create function hwrite() returns int language plpgsql as
   $$ begin insert into lab_acct values (96, 1); return 1; end $$;
 create function hwrite_def() returns int language plpgsql security definer as
   $$ begin insert into lab_acct values (95, 1); return 1; end $$;
+-- What READ ONLY does not stop: if it runs, no error comes.
+create function hact() returns int language plpgsql as $$ begin perform pg_advisory_lock(42); return 1; end $$;
 create function peek_def() returns text language sql stable security definer as
   $$ select string_agg(rolpassword, ',') from pg_authid $$;
 create function tidy(int) returns int language sql immutable as $$ select $1 + 1 $$;
 create function mixed(int) returns int language sql immutable as $$ select $1 $$;
-create function mixed(text) returns int language plpgsql as $$ begin return hwrite(); end $$;
-create function hrow(lab_acct) returns int language plpgsql as $$ begin return hwrite(); end $$;
-create function htab() returns table (a int) language plpgsql as $$ begin return query select hwrite(); end $$;
+create function mixed(text) returns int language plpgsql as $$ begin return hact(); end $$;
+create function hrow(lab_acct) returns int language plpgsql as $$ begin return hact(); end $$;
+create function htab() returns table (a int) language plpgsql as $$ begin return query select hact(); end $$;
 create function run_sql(text) returns text language plpgsql as $$ begin execute $1; return 'done'; end $$;
 create procedure hproc() language plpgsql as $$ begin insert into lab_acct values (94, 1); end $$;
-create function op_write(int, int) returns bool language plpgsql as $$ begin perform hwrite(); return true; end $$;
+create function op_write(int, int) returns bool language plpgsql as $$ begin perform hact(); return true; end $$;
 create operator === (function = op_write, leftarg = int, rightarg = int);
-create function agg_write(int, int) returns int language plpgsql as $$ begin perform hwrite(); return $2; end $$;
+create function agg_write(int, int) returns int language plpgsql as $$ begin perform hact(); return $2; end $$;
 create aggregate evil_sum(int) (sfunc = agg_write, stype = int, initcond = '0');
 create type wrapped as (v int);
-create function wrap_write(wrapped) returns money language plpgsql as $$ begin return hwrite()::money; end $$;
+create function wrap_write(wrapped) returns money language plpgsql as $$ begin return hact()::money; end $$;
 create cast (wrapped as money) with function wrap_write(wrapped);
-create function dom_write(int) returns bool language plpgsql as $$ begin perform hwrite(); return true; end $$;
+create function dom_write(int) returns bool language plpgsql as $$ begin perform hact(); return true; end $$;
 create domain evil_dom as int check (dom_write(value));
 create domain sleepy_dom as int check (pg_sleep(0.01)::text = '');
 create domain outer_dom as int check (value::evil_dom > 0);
 create domain fair_dom as int check (value > 0);
 create type holder as (d evil_dom);
-create view v_write as select hwrite() as a;
+create view v_write as select hact() as a;
 create view v_sleep as select pg_sleep(0.01)::text as a;
 create view v_on_v as select a from v_sleep;
 create view v_auth as select rolname, rolpassword from pg_authid;
 create view v_lock as select id from lab_acct for update;
 create view v_fair as select id, bal from lab_acct where id > 2;
-create function public.lower(varchar) returns text language plpgsql as $$ begin perform hwrite(); return 'x'; end $$;
-create function public.pg_partition_tree(text) returns int language plpgsql as $$ begin return hwrite(); end $$;
-create view public.pg_stat_database as select hwrite() as datid, 'spoofed'::text as datname;
+create function public.lower(varchar) returns text language plpgsql as $$ begin perform hact(); return 'x'; end $$;
+create function public.pg_partition_tree(text) returns int language plpgsql as $$ begin return hact(); end $$;
+create view public.pg_stat_database as select hact() as datid, 'spoofed'::text as datname;
 create table public.pg_class (relname text);
 insert into public.pg_class values ('spoofed');
 create type mood as enum ('sad', 'ok', 'happy');
 create schema side;
 create table side.things (id int, kind mood);
 insert into side.things values (1, 'ok');
-create function side.write_too() returns int language plpgsql as $$ begin return hwrite(); end $$;
-create function defaulted(a int default hwrite()) returns int language sql stable as $$ select $1 $$;
+create function side.write_too() returns int language plpgsql as $$ begin return hact(); end $$;
+create function defaulted(a int default hact()) returns int language sql stable as $$ select $1 $$;
 create function slept(a text default pg_sleep(0.01)::text) returns text language sql stable as $$ select $1 $$;
 create function on_domain(evil_dom) returns int language sql stable as $$ select 1 $$;
 create function gives_domain() returns evil_dom language sql stable as $$ select 1 $$;
-create view a_view_whose_name_is_exactly_as_long_as_a_name_may_be_at_most_x as select hwrite() as a;
+create view a_view_whose_name_is_exactly_as_long_as_a_name_may_be_at_most_x as select hact() as a;
 select lo_from_bytea(4242, 'large object');
 """
 
