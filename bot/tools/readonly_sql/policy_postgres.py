@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, Protocol
 
 from agent_core.errors import ToolFailed
@@ -25,6 +25,7 @@ from bot.tools.readonly_sql.policy_postgres_names import (
     SYNTAX_FUNCTIONS,
     WORDS_OF_NODES,
 )
+from bot.tools.readonly_sql.policy_postgres_uses import ANY_SETTING, Name, Uses
 from bot.tools.slow_queries.lexer import TokenKind, tokenize
 from bot.tools.slow_queries.redact_sql import redact_message
 from bot.tools.slow_queries.statement_check import LONGEST_SQL
@@ -36,9 +37,6 @@ MOST_TOKENS = 10_000
 LONGEST_NAME_BYTES = 63
 """Of a name; the server cuts longer ones by bytes of its own encoding, so they might mean something else there."""
 
-ANY_SETTING = "*"
-"""Stands in ``Uses.settings`` for all of them."""
-
 
 class Message(Protocol):
     """A protobuf message of libpg_query: wire data, read in this module only."""
@@ -46,35 +44,6 @@ class Message(Protocol):
     def WhichOneof(self, group: str, /) -> str | None: ...  # noqa: D102
 
     def __getattr__(self, name: str, /) -> Any: ...
-
-
-Name = tuple[str, str]
-"""Schema (empty: where the search path finds it) and name, as the server folds them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Uses:
-    """What a tree names, to be looked up.
-
-    Args:
-        functions: called by name.
-        fields: written behind a table's name; ``t.name`` calls ``name(t)`` where there is no such column.
-        members: written behind an expression in parentheses; ``(x).name`` calls ``name(x)``, whatever ``x`` is.
-        operators, types, relations: by name.
-        tables: that a WITH of the statement defines; their names may be among the relations.
-        casts: those of the types that something is cast to; the others are of columns in FROM.
-        settings: names, or ``ANY_SETTING``.
-    """
-
-    functions: frozenset[Name] = frozenset()
-    fields: frozenset[str] = frozenset()
-    members: frozenset[str] = frozenset()
-    operators: frozenset[Name] = frozenset()
-    types: frozenset[Name] = frozenset()
-    casts: frozenset[Name] = frozenset()
-    relations: frozenset[Name] = frozenset()
-    tables: frozenset[str] = frozenset()
-    settings: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,21 +359,3 @@ def _spell(kind: str) -> str:
     """``CreateFunctionStmt`` -> ``CREATE FUNCTION``."""
     word = kind.removesuffix("Stmt") or "this"
     return "".join(f" {c}" if c.isupper() and i else c for i, c in enumerate(word)).upper()
-
-
-def merge_uses(first: Uses, *others: Uses) -> Uses:
-    """Everything that any of them uses."""
-    for other in others:
-        first = replace(
-            first,
-            functions=first.functions | other.functions,
-            fields=first.fields | other.fields,
-            members=first.members | other.members,
-            operators=first.operators | other.operators,
-            types=first.types | other.types,
-            casts=first.casts | other.casts,
-            relations=first.relations | other.relations,
-            tables=first.tables | other.tables,
-            settings=first.settings | other.settings,
-        )
-    return first

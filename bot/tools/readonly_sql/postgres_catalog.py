@@ -11,20 +11,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from agent_core.errors import ToolFailed
-from bot.tools.readonly_sql.policy_postgres import (
-    ANY_SETTING,
-    Name,
-    Uses,
-    inspect_expression,
-    inspect_view,
-    merge_uses,
-    refuse_setting,
-)
+from bot.tools.readonly_sql.policy_postgres import inspect_expression, inspect_view, refuse_setting
 from bot.tools.readonly_sql.policy_postgres_names import (
     SAFE_VOLATILE,
     SAFE_VOLATILE_OF_EXTENSIONS,
     SECRET_SETTINGS,
 )
+from bot.tools.readonly_sql.policy_postgres_uses import ANY_SETTING, Name, Uses, merge_uses
 from bot.tools.slow_queries.connection import OWN_MARK, ReadOnly, Row
 
 MOST_VIEWS = 100
