@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 _SQL_KEYS = re.compile(r"^(?:sql|query|statement|query_text|ddl|definition|command|example)$")
 _INSTANT = re.compile(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d(?::\d\d)?)(?:\.\d+)?(?:Z|\+00:00)$")
+_INSIDE = re.compile(r"(?<![\w/])(\d{4}-\d\d-\d\d)T(\d\d:\d\d(?::\d\d)?)(?:\.\d+)?Z(?![\w/])")
+_SHARES = frozenset({"gain", "coverage"})
 _SIZES = {"bytes": 1, "kb": 1024, "mb": 1024 * 1024}
 SQL_WIDTH = 72
 
@@ -18,7 +20,8 @@ def is_code(key: str) -> bool:
 
 def label(key: str) -> str:
     """Turn a field's name into words, without the unit that its values carry: ``total_s`` -> ``total``."""
-    return re.sub(r"_(?:s|ms|bytes|kb|mb)$", "", key).replace("_", " ").strip() or key
+    words = re.sub(r"_(?:s|ms|bytes|kb|mb)$", "", key).replace("_", " ").strip() or key
+    return re.sub(r"\bxact\b", "transaction", words)
 
 
 def write_duration(seconds: float) -> str:
@@ -51,6 +54,24 @@ def write_instant(text: str) -> str:
     """Write an ISO instant in UTC as ``2026-01-31 08:00:00 UTC``; any other text comes back as it is."""
     m = _INSTANT.match(text)
     return f"{m.group(1)} {m.group(2)} UTC" if m else text
+
+
+def write_prose(text: str) -> str:
+    """Write a sentence on one line, with the ISO instants inside it as people write them."""
+    return _INSIDE.sub(r"\1 \2 UTC", _one_line(text))
+
+
+def write_measure(value: object, unit: str) -> str:
+    """Write a number and the words of its unit, which may begin with ``share``, ``bytes`` or ``seconds``."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return f"{write_value('', value)} {unit}".strip() if value is not None else "–"
+    first, _, rest = unit.partition(" ")
+    written = {
+        "share": write_value("share", value),
+        "bytes": write_size(value),
+        "seconds": write_duration(value),
+    }.get(first)
+    return f"{written} {rest}".strip() if written is not None else f"{write_value('', value)} {unit}".strip()
 
 
 def write_code(text: str, width: int = SQL_WIDTH) -> str:
@@ -90,11 +111,21 @@ def _write_number(key: str, value: int | float) -> str:
         return write_duration(value / 1000)
     if unit := _SIZES.get(key.rpartition("_")[2]):
         return write_size(value * unit)
-    if "share" in key or key.endswith("_ratio"):
-        return f"{value * 100:.3g} %" if 0 <= value <= 1 else f"{value:g}"
+    if "share" in key or key.endswith("_ratio") or key in _SHARES:
+        return _write_share(value)
     if isinstance(value, int):
         return f"{value:,}" if abs(value) >= 10_000 and not key.endswith(("id", "port", "year")) else str(value)
     return f"{value:.6g}" if abs(value) < 1e15 else repr(value)
+
+
+def _write_share(value: int | float) -> str:
+    """Nothing short of all is written as all, and nothing above none as none."""
+    if not 0 <= value <= 1:
+        return f"{value:g}"
+    percent = f"{value * 100:.3g}"
+    if percent == "100" and value < 1:
+        return "over 99.9 %"
+    return f"{percent} %"
 
 
 def _one_line(text: str) -> str:

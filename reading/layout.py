@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from reading.cells import is_code, label, write_instant, write_value
+from reading.cells import is_code, label, write_instant, write_measure, write_prose, write_value
 from reading.past import parse_result
 
 MAX_COLUMNS = 6
@@ -13,12 +13,18 @@ MAX_GRID_COLUMNS = 10
 MAX_ROWS = 20
 MAX_OUTLINE = 60
 _MAX_TEXT = 6_000
+_CELL = 160
+_WIDEST_CELL = 400
+_TEXT_OF_TABLE = 1_600
+"""A table of few rows has room for longer sentences."""
 _FRAME = ("ok", "target", "engine", "engine_version", "source", "window", "coverage", "rows", "truncated", "warnings")
+_LEADS = ("summary", "status")
 _HIDDEN = (*_FRAME, "took_ms", "duration_kind", "expression", "schema")
 _CHILDREN = ("children", "plans", "Plans", "nodes", "inputs")
 _TITLES = ("node", "node_type", "Node Type", "name", "role", "pid", "title")
 _TELLING_NAMES = """duration wait_s age_s calls total_s mean_s max_s name table index relation title url state status
-size_bytes pid user message check value share_of_total rows"""
+gain measured_before_s measured_after_s cost_before cost_after size_bytes pid user message
+check value share_of_total rows"""
 _TELLING = _TELLING_NAMES.split()
 _DULL = (
     "fingerprint",
@@ -84,23 +90,28 @@ def _render_error(value: Mapping[str, object], labels: Mapping[str, str]) -> lis
 def _render_object(value: Mapping[str, object], labels: Mapping[str, str]) -> list[str]:
     if set(value) <= {"ok", "result", "expression"} and "result" in value:
         return [_plain(value["result"])]
-    lines = _frame_lines(value, labels)
     rows = value.get("rows")
+    leads = [k for k in _LEADS if isinstance(rows, list) and isinstance(value.get(k), str) and value[k]]
+    lines = _frame_lines(value, labels)
+    for key in leads:  # the answer itself comes before what it rests on
+        said = write_prose(str(value[key]))
+        lines += ["", f"**{said}**" if key == "summary" else f"**{label(key)}: {said}**"]
     if isinstance(rows, list) and isinstance(value.get("columns"), list):
         lines += ["", *_render_grid(read_rows(value), labels)]
     elif isinstance(rows, list):
-        lines += ["", *(_render_list("rows", rows, labels) if rows else [_say(labels, "No rows.")])]
+        shown = _without(rows, "ddl") if value.get("to_run") else rows  # these lines stand below, whole
+        lines += ["", *(_render_list("rows", shown, labels) if rows else [_say(labels, "No rows.")])]
     facts: list[str] = []
     blocks: list[str] = []
     for key, part in value.items():
-        if key in _HIDDEN or part in (None, "", [], {}) or (key == "left_out" and not part):
+        if key in _HIDDEN or key in leads or part in (None, "", [], {}) or (key == "left_out" and not part):
             continue
         if key in ("columns", "types") and isinstance(rows, list):  # the head of the rows
             continue
         if isinstance(part, list | Mapping) or (isinstance(part, str) and "\n" in part):
             blocks += ["", f"**{label(key)}**", *_render_part(key, part, labels)]
         else:
-            facts.append(f"{label(key)}: {write_value(key, part)}")
+            facts.append(f"{label(key)}: {_write(key, part)}")
     lines += _left_out(value, labels) + blocks
     if facts and lines:
         lines.append("")  # a line right behind a table would be read as one more row of it
@@ -108,7 +119,7 @@ def _render_object(value: Mapping[str, object], labels: Mapping[str, str]) -> li
     warnings = value.get("warnings")
     for warning in warnings if isinstance(warnings, list) else []:
         text = warning.get("message", warning) if isinstance(warning, Mapping) else warning
-        lines += ["", f"**{_say(labels, 'Warning')}:** {write_value('', text)}"]
+        lines += ["", f"**{_say(labels, 'Warning')}:** {_write('', text)}"]
     return lines
 
 
@@ -138,6 +149,26 @@ def _render_grid(rows: Sequence[Mapping[str, object]], labels: Mapping[str, str]
     more = len(columns) - len(shown)
     lines += ["", f"… {more} {_say(labels, 'more columns')}"] if more else []
     return lines + _rest(len(rows), labels)
+
+
+def _write(key: str, value: object) -> str:
+    """Write a value of the answer itself, whose texts are sentences, and no data of anybody."""
+    return write_prose(value) if isinstance(value, str) and not is_code(key) else write_value(key, value)
+
+
+def _without(rows: Sequence[object], key: str) -> list[object]:
+    return [{k: v for k, v in row.items() if k != key} if isinstance(row, Mapping) else row for row in rows]
+
+
+def _join_units(rows: Sequence[Mapping[str, object]]) -> Sequence[Mapping[str, object]]:
+    """Put each ``value`` and its ``unit`` into one cell: ``2.7 % of usable connections``."""
+    if not any(isinstance(row.get("unit"), str) for row in rows):
+        return rows
+    joined = []
+    for row in rows:
+        measure = write_measure(row.get("value"), str(row.get("unit") or ""))
+        joined.append({k: measure if k == "value" else v for k, v in row.items() if k != "unit"})
+    return joined
 
 
 def _left_out(value: Mapping[str, object], labels: Mapping[str, str]) -> list[str]:
@@ -172,7 +203,7 @@ def _frame_lines(value: Mapping[str, object], labels: Mapping[str, str]) -> list
     coverage = value.get("coverage")
     if isinstance(coverage, Mapping) and coverage.get("complete") is False:
         reasons = coverage.get("reasons")
-        said = "; ".join(write_value("", r) for r in reasons) if isinstance(reasons, list) else write_value("", reasons)
+        said = "; ".join(_write("", r) for r in reasons) if isinstance(reasons, list) else _write("", reasons)
         lines += ["", f"**{_say(labels, 'Not fully covered')}:** {said}"]
     return lines
 
@@ -234,6 +265,8 @@ def _rest(count: int, labels: Mapping[str, str], shown: int = MAX_ROWS) -> list[
 
 
 def _render_table(rows: Sequence[Mapping[str, object]], labels: Mapping[str, str]) -> list[str]:
+    rows = _join_units(rows)
+    width = max(_CELL, min(_WIDEST_CELL, _TEXT_OF_TABLE // max(1, len(rows))))
     columns = choose_columns(rows)
     if not columns:
         return [f"- {json.dumps(row, ensure_ascii=False, default=str)}" for row in rows[:MAX_ROWS]]
@@ -241,13 +274,13 @@ def _render_table(rows: Sequence[Mapping[str, object]], labels: Mapping[str, str
     head = (["#"] if numbered else []) + [_cell(label(c)) for c in columns]
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     for n, row in enumerate(rows[:MAX_ROWS], 1):
-        cells = [_cell(write_value(c, row.get(c))) for c in columns]
+        cells = [_cell(_write(c, row.get(c)), width) for c in columns]
         lines.append("| " + " | ".join([str(n), *cells] if numbered else cells) + " |")
     return lines + _rest(len(rows), labels)
 
 
-def _cell(text: str) -> str:
-    cut = text if len(text) <= 160 else text[:159] + "…"
+def _cell(text: str, width: int = _CELL) -> str:
+    cut = text if len(text) <= width else text[: width - 1] + "…"
     return cut.replace("\\|", "|").replace("|", "\\|").replace("\n", " ")
 
 
@@ -268,6 +301,8 @@ def choose_columns(rows: Sequence[Mapping[str, object]]) -> list[str]:
     def rank(key: str) -> float:
         if is_code(key):
             return -1
+        if key == "state" and "duration" in keys and any(row.get(key) not in (None, "finished") for row in rows):
+            return rank("duration") + 0.5  # how long it took so far is something else than how long it took
         if key == "duration_kind":  # only here when the rows differ in it: then no duration means anything without it
             return rank("duration") + 0.5
         if key in _TELLING:

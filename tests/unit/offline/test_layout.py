@@ -230,3 +230,68 @@ def test_columns_and_rows_beyond_the_bounds_are_counted() -> None:
     assert "… 3 more columns" in text
     assert "… 5 more rows" in text
     assert render_result(json.dumps({"ok": True, "columns": ["a"], "rows": []}), {}) == "No rows."
+
+
+def test_a_share_is_a_percentage_and_what_is_short_of_all_is_never_written_as_all() -> None:
+    text = render_result(json.dumps({"ok": True, "rows": [{"index": "a (b)", "gain": 0.9917}]}), {})
+    assert "| a (b) | 99.2 % |" in text
+    nearly = render_result(json.dumps({"ok": True, "rows": [{"name": "cache", "gain": 0.99999}]}), {})
+    assert "over 99.9 %" in nearly
+    assert "100 %" not in nearly
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "cell"),
+    [
+        (0.027, "share of usable connections", "2.7 % of usable connections"),
+        (268435456, "bytes of WAL", "256 MiB of WAL"),
+        (15.2, "seconds", "15.2 s"),
+        (7, "failed attempts", "7 failed attempts"),
+        (None, "", "–"),
+    ],
+)
+def test_a_value_and_its_unit_are_one_cell(value: float | None, unit: str, cell: str) -> None:
+    rows = [{"check": "it", "value": value, "unit": unit}, {"check": "other", "value": 1, "unit": "tables"}]
+    text = render_result(json.dumps({"ok": True, "rows": rows}), {})
+    assert f"| it | {cell} |" in text
+    assert "unit" not in text
+
+
+def test_the_answer_in_a_sentence_stands_above_the_rows() -> None:
+    answer = {"ok": True, "summary": "nobody waits since 2026-11-30T17:51:49Z", "rows": [{"pid": 1}], "status": "ok"}
+    text = render_result(json.dumps(answer), {})
+    assert text.startswith("**nobody waits since 2026-11-30 17:51:49 UTC**\n\n**status: ok**\n\n| pid |")
+    assert text.count("status") == 1
+
+
+def test_a_running_statement_is_told_apart_from_a_finished_one() -> None:
+    fast = {"calls": 1, "total_s": 1.0, "mean_s": 1.0, "max_s": 1.0, "share_of_total": 0.5, "sql": "select 1"}
+    rows = [{"duration": 2.0, "state": "running"} | fast, {"duration": 1.0, "state": "finished"} | fast]
+    assert "| 1 | 2 s | running |" in render_result(json.dumps({"ok": True, "rows": rows}), {})
+    assert "state" not in render_result(json.dumps({"ok": True, "rows": rows[1:]}), {})
+
+
+def test_instants_of_the_answer_are_written_for_people_and_peoples_own_data_as_it_is() -> None:
+    data = {"ok": True, "columns": ["note"], "rows": [["at 2026-11-30T17:51:49Z exactly"]]}
+    assert "at 2026-11-30T17:51:49Z exactly" in render_result(json.dumps(data), {})
+    said = {
+        "ok": True,
+        "rows": [],
+        "warnings": ["since 2026-11-30T17:51:49.5Z, not 2026-11-30T17:00Z/2026-11-30T18:00Z"],
+    }
+    assert "since 2026-11-30 17:51:49 UTC, not 2026-11-30T17:00Z/2026-11-30T18:00Z" in render_result(
+        json.dumps(said), {}
+    )
+
+
+def test_a_long_finding_is_whole_in_a_short_table_and_cut_in_a_long_one() -> None:
+    finding = "w " * 150 + "end"
+    assert "w end" in render_result(json.dumps({"ok": True, "rows": [{"table": "t", "findings": finding}] * 3}), {})
+    assert "w end" not in render_result(
+        json.dumps({"ok": True, "rows": [{"table": "t", "findings": finding}] * 15}), {}
+    )
+
+
+def test_lines_to_run_are_not_repeated_as_cut_code_in_the_table() -> None:
+    answer = {"ok": True, "rows": [{"index": "a (b)", "ddl": "CREATE INDEX x"}], "to_run": ["CREATE INDEX x"]}
+    assert render_result(json.dumps(answer), {}).count("CREATE INDEX x") == 1
