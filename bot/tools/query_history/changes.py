@@ -109,13 +109,13 @@ def _compare(
     ratio = after.mean_s / expected_s if expected_s > 0 else float("inf")
     if 1 / MIN_CHANGE < ratio < MIN_CHANGE or after.mean_s <= 0:
         return None
-    # Durations are skewed: a sample that misses the few long ones has a low mean and a low deviation at once, and would
-    # look certain. So each side is taken to be as spread, for its mean, as the other one.
-    spread = 1.0
-    if deviations:
-        spread = max(before.stddev_s / before.mean_s if before.mean_s > 0 else 0.0, after.stddev_s / after.mean_s)
     p_value = compare_means(
-        before.calls, expected_s, expected_s * spread, after.calls, after.mean_s, after.mean_s * spread
+        before.calls,
+        expected_s,
+        _spread(before, after, deviations) * expected_s,
+        after.calls,
+        after.mean_s,
+        _spread(after, before, deviations) * after.mean_s,
     )
     if p_value > level:
         return None
@@ -127,6 +127,18 @@ def _compare(
         after=after,
         p_value=p_value,
     )
+
+
+def _spread(one: Activity, other: Activity, deviations: bool) -> float:
+    """Deviation over mean of one side.
+
+    Durations are skewed: a sample that misses the few long ones has a low mean and a low deviation at once, and would
+    look certain. So the side with the lower mean is taken to be at least as spread as the other one.
+    """
+    if not deviations:
+        return 1.0
+    own = one.stddev_s / one.mean_s if one.mean_s > 0 else 0.0
+    return max(own, other.stddev_s / other.mean_s) if one.mean_s < other.mean_s else own
 
 
 def _common_factor(ratios: Sequence[float]) -> float:

@@ -34,14 +34,14 @@ async def test_d02_rows_without_an_id_are_counted_in_coverage_and_subtracted_fro
     async with postgres.connect(database, app) as other, postgres.connect(database, blind) as own:
         for seconds in (0.001, 0.05):
             await record_postgres(targets["lab"], store, clock)
-            await run_slow(other, 8, seconds)
-            await run_slow(own, 8, seconds)
+            await run_slow(other, 12, seconds)
+            await run_slow(own, 12, seconds)
             clock.leap(hours=1)
         now = clock.now()
     edges = [iso_utc(now - timedelta(hours=hours)) for hours in (2, 1, 0)]
     answer = await compare_two_windows(targets, store, clock, a="/".join(edges[:2]), b="/".join(edges[1:]))
     (row,) = [row for row in answer.rows if "pg_sleep" in row.sql]
-    assert (row.calls_b, row.users) == (8, (blind,))
+    assert (row.calls_b, row.users) == (12, (blind,))
     assert answer.coverage.complete is False
     assert any("hidden from" in reason and "GRANT pg_monitor" in reason for reason in answer.coverage.reasons)
 

@@ -57,6 +57,12 @@ def test_a_flipped_plan_is_the_first_row_whatever_else_costs_more(flipped: float
     assert changes.tested == 12
 
 
+def test_a_flipped_plan_shows_though_one_call_before_it_hung() -> None:
+    a = {"q": activity([0.001] * 24 + [0.05]), "rest": activity([0.01] * 50)}
+    b = {"q": activity([0.019, 0.021] * 12), "rest": activity([0.01] * 50)}
+    assert [shift.change for shift in compare(a, b).shifts] == ["regressed"]
+
+
 def test_a_flipped_plan_shows_though_its_clients_call_less_the_longer_they_wait() -> None:
     dice = random.Random(4)
     a = {"plan": activity([0.01 * dice.uniform(0.8, 1.2) for _ in range(1000)]), "rest": activity([0.01] * 500)}
