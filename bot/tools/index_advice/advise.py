@@ -245,7 +245,8 @@ def _build_report(
         Unhelped(
             fingerprint=one.query.fingerprint,
             sql=redact_sql(one.query.sql),
-            reason=tried.rejected.get(one.query.fingerprint) or _explain(one, limits),
+            reason=tried.rejected.get(one.query.fingerprint)
+            or _explain(one, limits, guessed=tried.verified_by == "heuristic"),
         )
         for one in study.studied
         if one.query.fingerprint not in helped
@@ -274,8 +275,8 @@ _SOURCES: Mapping[VerifiedBy, str] = {
 }
 
 
-def _explain(one: Studied, limits: Limits) -> str:
-    return explain_silence(one.uses, one.cost, limits, tried=len(one.query.moves))
+def _explain(one: Studied, limits: Limits, *, guessed: bool) -> str:
+    return explain_silence(one.uses, one.cost, limits, tried=len(one.query.moves), guessed=guessed)
 
 
 def _build_rows(study: Study, tried: Tried) -> list[IndexAdvice]:

@@ -35,11 +35,11 @@ def build_moves(use: TableUse) -> tuple[Move, ...]:
     if not use.table.ordinary:
         return ()
     equal, ranges, nulls = _sort_comparisons(use)
-    combined = _combine(use, equal, ranges)
+    combined, order = _combine(use, equal, ranges), _forwards(use.order[:_MOST_KEYS])
     moves: dict[Move, None] = {}
     filtered = any(not c.other for c in equal)
     for keys in combined:
-        _add(moves, use.table, keys, order_only=filtered and keys == use.order[:_MOST_KEYS])
+        _add(moves, use.table, keys, order_only=filtered and keys == order)
     for partial in _partials(use, nulls):
         for keys in _partial_keys(use, equal, ranges, partial):
             _add(moves, use.table, keys, where=partial.predicate)
@@ -105,13 +105,22 @@ def _combine(use: TableUse, equal: Sequence[Comparison], ranges: Sequence[Compar
     bounds = [_key(use.table, c) for c in ranges]
     filters = [_key(use.table, c) for c in equal if not c.other]
     for head in _heads(keys, filters):
-        combined += [(*head, *use.order[: _MOST_KEYS - len(head)])] if use.order else []
+        combined += [(*head, *_forwards(use.order[: _MOST_KEYS - len(head)]))] if use.order else []
         combined += [(*head, bound) for bound in bounds]
         combined.append(head)
     combined += [(key,) for key in keys] + [(bound,) for bound in bounds]
     if use.order:
-        combined.append(use.order[:_MOST_KEYS])
+        combined.append(_forwards(use.order[:_MOST_KEYS]))
     return [_unique(keys) for keys in dict.fromkeys(combined) if keys]
+
+
+def _forwards(order: tuple[KeyPart, ...]) -> tuple[KeyPart, ...]:
+    """The order that begins upwards: an index is read backwards as well, so the two are one index.
+
+    Behind equalities, too: of these there is one value, so their own direction does not matter
+    (https://www.postgresql.org/docs/current/indexes-ordering.html).
+    """
+    return tuple(key.reversed() for key in order) if order and order[0].descending else order
 
 
 def _heads(keys: Sequence[KeyPart], filters: Sequence[KeyPart]) -> Iterator[tuple[KeyPart, ...]]:

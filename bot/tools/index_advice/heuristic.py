@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from bot.tools.index_advice.candidates import Move
 from bot.tools.index_advice.choose import Built, Chosen, Effect, Limits
-from bot.tools.index_advice.shape import IndexShape
+from bot.tools.index_advice.shape import IndexShape, is_prefix
 from bot.tools.index_advice.study import Studied
 from bot.tools.index_advice.uses import TableUse
 
@@ -29,9 +30,25 @@ def guess_indexes(studied: Sequence[Studied], limits: Limits) -> tuple[Chosen, .
             effects = (effect,) if known is None else (*known.effects, effect)
             built = Built(shape=move, name="", handle="", size_bytes=_estimate_size(move, use))
             found[move] = Chosen(built=(built,), effects=effects)
-    within = [one for one in found.values() if _fits(one, limits)]
+    within = [one for one in _merge(found) if _fits(one, limits)]
     within.sort(key=lambda one: -sum(effect.before * effect.query.weight for effect in one.effects))
     return tuple(within[: limits.max_indexes])
+
+
+def _merge(found: Mapping[IndexShape, Chosen]) -> Iterator[Chosen]:
+    """Leave out an index whose keys a longer one begins with, and say of that one that it helps both."""
+    serving = {
+        shape: max(
+            (other for other in found if other.relation == shape.relation and is_prefix(shape.keys, other.keys)),
+            key=lambda other: len(other.keys),
+        )
+        for shape in found
+    }
+    for shape, one in found.items():
+        if serving[shape] == shape:
+            others = [found[other] for other in found if other != shape and serving[other] == shape]
+            effects = {effect.query.fingerprint: effect for chosen in (one, *others) for effect in chosen.effects}
+            yield replace(one, effects=tuple(effects.values()))
 
 
 def _first_move(use: TableUse, moves: Sequence[Move]) -> IndexShape | None:

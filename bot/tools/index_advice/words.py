@@ -16,17 +16,16 @@ _UNUSED_LEAST_BYTES = 1024 * 1024
 
 def describe_write_cost(shape: IndexShape, table: Table) -> str:
     """What the index costs whoever writes to its table."""
-    count = len(table.indexes)
-    writes = table.inserted + table.updated + table.deleted
-    words = f"{table.name} has {count} {'index' if count == 1 else 'indexes'}"
-    if not writes:
-        return f"{words} and took no writes since its counters began; each insert writes one index more"
-    words += (
-        f" and took {table.inserted:,} inserts, {table.updated:,} updates ({table.hot:,} of them without touching an "
-        f"index) and {table.deleted:,} deletes since its counters began; each insert writes one index more"
+    writes = [
+        f"{count:,} {word}"
+        for count, word in ((table.inserted, "inserts"), (table.updated, "updates"), (table.deleted, "deletes"))
+        if count
+    ]
+    words = (
+        f"index number {len(table.indexes) + 1} of {table.name}, which took {', '.join(writes) or 'no writes'} so far"
     )
     if table.hot and shape.keys:
-        words += f", and an update of {', '.join(key.text for key in shape.keys)} has to touch all of them"
+        words += f"; {table.hot:,} updates touched no index: one of {', '.join(key.text for key in shape.keys)} would"
     return words
 
 
@@ -69,8 +68,10 @@ def _covering(table: Table, name: str) -> str:
     return ""
 
 
-def explain_silence(uses: Sequence[TableUse], cost: float | None, limits: Limits, *, tried: int) -> str:
-    """Why nothing is advised for a statement."""
+def explain_silence(
+    uses: Sequence[TableUse], cost: float | None, limits: Limits, *, tried: int, guessed: bool = False
+) -> str:
+    """Why nothing is advised for a statement; ``guessed`` where nothing could be tried."""
     if not uses:
         return "it reads no table"
     if partitions := [use.table.name for use in uses if not use.table.ordinary]:
@@ -88,4 +89,8 @@ def explain_silence(uses: Sequence[TableUse], cost: float | None, limits: Limits
     if not tried:
         return "what it asks of its tables is served by existing indexes, or by none that could be made"
     words = "1 index was" if tried == 1 else f"{tried} indexes were"
-    return f"{words} tried, and none takes {limits.min_gain:.0%} of its cost away"
+    if guessed:
+        words = "its plan has no large scan that keeps few rows, and nothing else can be judged by the look of it"
+    else:
+        words += f" tried, and none takes {limits.min_gain:.0%} of its cost away"
+    return words

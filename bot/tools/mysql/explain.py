@@ -99,7 +99,7 @@ async def explain_mysql(
         plan_kind=subject.kind,
         rows=plan.lines,
         findings=plan.findings,
-        total_cost=round(plan.total_cost, 2),
+        total_cost=round(plan.total_cost, 2) if plan.total_cost else None,
         estimated_rows=plan.estimated_rows,
         plan=_tree(body) if form == "json" else None,
         took_ms=round((clock.monotonic() - began) * 1000, 1),
@@ -223,5 +223,5 @@ def _warn(plannable: Plannable, cost: float) -> tuple[str, ...]:
             f"this is the plan of finding the rows; what the {plannable.write.upper()} then writes is not in it",
         )
     if not cost:
-        warnings += ("this server tells no costs in its plans (MariaDB does from version 11 on), so total_cost is 0",)
+        warnings += ("this server tells no costs in its plans (MariaDB does from version 11 on)",)
     return warnings

@@ -50,7 +50,7 @@ class QueryPlan(Envelope):
         plan_kind: what the plan holds for: values that are not known (``generic``), those of the text
             (``literal``), or the given ones (``params``).
         findings: what stands out, in words.
-        total_cost, estimated_rows: of the whole statement, by the planner.
+        total_cost, estimated_rows: of the whole statement, by the planner; null where it tells none.
         rows: the plan's nodes from the top; ``truncated.rows`` counts those left out.
         plan: EXPLAIN's own tree without literals, where the form json was asked for.
     """
@@ -59,8 +59,8 @@ class QueryPlan(Envelope):
     fingerprint: str
     plan_kind: Literal["generic", "literal", "params"]
     findings: tuple[str, ...]
-    total_cost: float
-    estimated_rows: int
+    total_cost: float | None
+    estimated_rows: int | None
     rows: tuple[PlanLine, ...]
     plan: Mapping[str, object] | None = None
 

@@ -50,7 +50,8 @@ def judge_plan(top: PlanNode, tables: Mapping[str, TableFacts]) -> tuple[str, ..
         findings += _judge(node, tables)
     findings += _judge_tables(top, tables)
     words = (
-        f"the planner estimates a total cost of {top.number('Total Cost'):,.0f} units and {top.estimated_rows:,} rows"
+        f"the planner estimates a total cost of {top.number('Total Cost'):,.0f} units and {top.estimated_rows:,} "
+        f"{'row' if top.estimated_rows == 1 else 'rows'}"
     )
     if top.actual_rows is not None:
         words += f"; {top.actual_rows:,.0f} rows came in {top.number('Actual Total Time') / 1000:.3g} s"

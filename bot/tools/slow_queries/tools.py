@@ -41,10 +41,10 @@ tell the person. `may_have_exceeded` lists shapes whose mean is below the thresh
 Example: {"time_range": "last_30min", "threshold": 1.0}"""
 
 EXPLAIN_DESCRIPTION = """\
-Show how a live Postgres database would run one SQL statement: its plan, and what stands out in it (a scan of a
-whole table and the columns it filters on, large sorts, loops, missing statistics). The statement is planned, never
-run, so it is safe for slow statements and for writes. Use it to find out why a statement is slow ("explain",
-"query plan", "执行计划"). Statements from get_slow_queries can be passed as they are, with $1 in place of
+Show how a live database (Postgres, MySQL, MariaDB, SQLite) would run one SQL statement: its plan, and what stands out
+in it (a scan of a whole table and the columns it filters on, large sorts, loops, missing statistics). The statement is
+planned, never run, so it is safe for slow statements and for writes. Use it to find out why a statement is slow
+("explain", "query plan", "执行计划"). Statements from get_slow_queries can be passed as they are, with $1 in place of
 values, or by their fingerprint. With params the plan is the one for those values.
 
 All numbers are the planner's estimates: costs have no unit of time. mode "analyze" (really running it) needs an

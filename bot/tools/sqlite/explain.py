@@ -1,7 +1,7 @@
 """``explain_query`` on an SQLite file: EXPLAIN QUERY PLAN, in lines and in words. The statement is never run.
 
 SQLite's planner tells how it goes through the tables but no costs (https://www.sqlite.org/eqp.html), so ``total_cost``
-is 0 and what a scan reads is the table's size.
+is null and what a scan reads is the table's size.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ async def explain_sqlite(target: Target, clock: Clock, *, sql: str | None, mode:
         fingerprint=fingerprint_sql(statement),
         plan_kind="generic" if unknown else "literal",
         findings=tuple(dict.fromkeys(words for line in lines for words in _judge(line, shown, tables))),
-        total_cost=0.0,
-        estimated_rows=0,
+        total_cost=None,
+        estimated_rows=None,
         rows=tuple(lines[:_MOST_LINES]),
         took_ms=round((clock.monotonic() - began) * 1000, 1),
     )

@@ -53,6 +53,7 @@ async def test_a_scan_of_a_large_table_is_named_with_its_size_and_an_index_that_
     )
     assert [(line.node, line.relation, line.estimated_rows) for line in plan.rows] == [("SCAN", "orders", 40_000)]
     assert (plan.engine, plan.plan_kind) == ("sqlite", "literal")
+    assert (plan.total_cost, plan.estimated_rows) == (None, None)  # not known is not none
 
 
 async def test_an_alias_is_told_as_its_table(file: Path) -> None:

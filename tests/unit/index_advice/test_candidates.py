@@ -9,6 +9,7 @@ from bot.tools.index_advice.catalog import ExistingIndex, Table
 from bot.tools.index_advice.conditions import read_condition
 from bot.tools.index_advice.shape import IndexShape, KeyPart
 from bot.tools.index_advice.uses import TableUse
+from bot.tools.index_advice.words import describe_write_cost
 from tests.unit.index_advice.test_conditions import column, table
 
 ORDERS = table(
@@ -68,7 +69,7 @@ def test_equalities_come_first_then_one_range_or_the_order() -> None:
     assert "orders (id)" in tried
     assert "orders (id, customer_id)" not in tried
     ordered = described(use("(o.customer_id = $1)", order=(KeyPart("closed_at", True, True),)))
-    assert ordered[0] == "orders (customer_id, closed_at DESC)"
+    assert ordered[0] == "orders (customer_id, closed_at)"  # it is read backwards
 
 
 def test_a_partial_index_is_for_a_rare_category_what_is_missing_or_flagged() -> None:
@@ -158,3 +159,21 @@ def test_a_name_is_short_and_free() -> None:
     assert len(first) <= 63
     assert len(second) <= 63
     assert first != second
+
+
+def test_an_order_downwards_is_served_by_the_index_upwards_that_is_read_backwards() -> None:
+    down = use("(o.customer_id = $1)", order=(KeyPart("closed_at", True, True),))
+    up = use("(o.customer_id = $1)", order=(KeyPart("closed_at"),))
+    assert described(down) == described(up)
+    mixed = described(use("(o.customer_id = $1)", order=(KeyPart("closed_at", True, True), KeyPart("id"))))
+    assert mixed[0] == "orders (customer_id, closed_at, id DESC)"
+
+
+def test_what_an_index_costs_those_who_write_is_said_in_a_line() -> None:
+    written = replace(ORDERS, inserted=60_000, updated=40, deleted=0, hot=30)
+    shape = IndexShape(schema="public", table="orders", keys=(KeyPart("customer_id"),))
+    words = describe_write_cost(shape, written)
+    assert words.startswith("index number 1 of orders, which took 60,000 inserts, 40 updates so far; 30 updates")
+    assert len(words) <= 140
+    quiet = describe_write_cost(shape, replace(ORDERS, inserted=0, updated=0, deleted=0, hot=0))
+    assert quiet == "index number 1 of orders, which took no writes so far"
