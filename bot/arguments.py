@@ -151,6 +151,11 @@ def read_arguments(spec: ToolSpec, text: str, words: Sequence[Word], *, strict: 
             raise BadArguments(f"{shown!r} fits no argument of {spec.name}{_near(shown, fields)}")
         del left[:used]
     missing = [name for name in required_of(spec) if name not in arguments]
+    missing += [
+        f"{name} or {other}"
+        for name, schema in fields.items()
+        if (other := schema.get("x-needed-unless")) is not None and name not in arguments and other not in arguments
+    ]
     if missing:
         raise BadArguments(f"{spec.name} needs {' and '.join(missing)}")
     return arguments
@@ -182,11 +187,16 @@ def _place(
 
 def _takes(schema: Mapping[str, object], value: str, *, quoted: bool, rest: bool, strict: bool) -> bool:
     """Tell whether an argument without a name may have this value."""
-    check = _CHECKS.get(str(schema.get("format", "")))
+    form = str(schema.get("format", ""))
+    check = _CHECKS.get(form)
+    if form in _BY_NAME_ONLY:
+        return False
     if "string" not in types_of(schema) or choices_of(schema):
         return _is_readable(schema, value)
-    if schema.get("format") == "time-range":
+    if form == "time-range":
         return _is_time_range(value)
+    if form == "fingerprint":
+        return _is_fingerprint(value)
     return rest and (quoted or not strict or (check is not None and check(value)))
 
 
@@ -309,6 +319,13 @@ def _is_time_range(text: str) -> bool:
 def _is_zone(text: str) -> bool:
     return text in zoneinfo.available_timezones()
 
+
+def _is_fingerprint(text: str) -> bool:
+    return re.fullmatch(r"[0-9a-f]{16}", text) is not None
+
+
+_BY_NAME_ONLY = ("name",)
+"""Formats whose values could be any word: they are taken as ``key=value`` only."""
 
 _CHECKS: Mapping[str, Callable[[str], bool]] = {
     "sql": _is_sql,

@@ -215,7 +215,7 @@ class TargetSettings(Section):
         default=None, description="TLS of the connection, in libpq's words; empty: what the URL or libpq says."
     )
     allow_sql: bool = Field(default=False, description="Lets `run_readonly_sql` query this database.")
-    accept_risks: tuple[Literal["superuser", "file_privilege"], ...] = Field(
+    accept_risks: tuple[Literal["superuser", "file_privilege", "write_privilege"], ...] = Field(
         default=(),
         description="Rights of the account that are accepted although they are dangerous; without them such an account "
         "is refused. `hermod targets grant NAME` prints a safe one.",

@@ -106,8 +106,11 @@ class MariaDBServer:
         """Make a data folder and start; cleans up after itself when that fails."""
         self.folder = Path(tempfile.mkdtemp(prefix="hermod-my-", dir="/tmp"))
         try:
+            # Its own: servers that share /tmp clear away each other's temporary tables when they start.
+            (self.folder / "tmp").mkdir()
             if self._account is not None:
-                os.chown(self.folder, self._account.pw_uid, self._account.pw_gid)
+                for place in (self.folder, self.folder / "tmp"):
+                    os.chown(place, self._account.pw_uid, self._account.pw_gid)
             self._watchdog = self._spawn(["/bin/sh", "-c", _WATCHDOG, "hermod-watchdog", str(self.folder)], piped=True)
             self._install()
             self._bring_files()
@@ -149,6 +152,7 @@ class MariaDBServer:
             os.chown(setup, self._account.pw_uid, self._account.pw_gid)
         command = [_program("mariadb-install-db"), "--no-defaults", f"--datadir={self.folder / 'data'}"]
         command += ["--auth-root-authentication-method=normal", "--skip-test-db", f"--extra-file={setup}"]
+        command += [f"--tmpdir={self.folder / 'tmp'}"]
         done = self._spawn(command, log="install.log")
         if done.wait(_START_S) != 0:
             raise RuntimeError(f"mariadb-install-db failed: {(self.folder / 'install.log').read_text()[-500:]}")
@@ -167,6 +171,7 @@ class MariaDBServer:
         options = {
             **self._settings,
             "datadir": str(self.folder / "data"),
+            "tmpdir": str(self.folder / "tmp"),
             "socket": self.socket_path,
             "pid-file": str(self.folder / "server.pid"),
             "bind-address": "127.0.0.1",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from bot.tools.slow_queries.redact_sql import shorten
 
@@ -27,6 +27,23 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _LIST = re.compile(r"\( (?:\?|\.\.\.)(?: , (?:\?|\.\.\.))* \)")
+# A digest writes the same for several values in a row, several rows of values, and words of one meaning.
+_VALUES = re.compile(r"\?(?: , (?:\?|\.\.\.))+")
+_ROWS = re.compile(r"\(\?\+\)(?: , \(\?\+\))+")
+_SIGN = re.compile(r"(?<![\w$`)?] )(?<!\S)[-+] (?=\?(?: |\Z))")
+_NULL = re.compile(r"(?<!is )(?<!not )\bnull\b")
+_CHARSET = re.compile(r"\( _charset \) ")
+_VARIABLE = re.compile(r"(?<![@\w])@(?: ?\?|[\w$.]+)")
+_SAME: Mapping[str, str] = {
+    "<>": "!=",
+    "distinctrow": "distinct",
+    "rlike": "regexp",
+    "character": "char",
+    "varcharacter": "varchar",
+    "integer": "int",
+    "system_user": "user",
+    "schema": "database",
+}
 _SIMPLE_NAME = re.compile(r"`[A-Za-z_]\w*`", re.ASCII)
 
 
@@ -56,8 +73,16 @@ def fingerprint_mysql(sql: str) -> str:
         shape = administrator[1].lower()
     else:
         words = [_SIMPLE_NAME.sub(lambda m: m[0][1:-1], text).lower() for kind, text in _judged(sql) if kind != "space"]
-        shape = _LIST.sub("(?+)", " ".join(words).rstrip("; "))
+        shape = _unify(" ".join(_SAME.get(word, word.removeprefix("sql_tsi_")) for word in words).rstrip("; "))
     return hashlib.sha256(shape.encode(errors="replace")).hexdigest()[:16]
+
+
+def _unify(shape: str) -> str:
+    """The same name for a statement and for its digest, which is written with less of what does not matter."""
+    shape = _CHARSET.sub("", shape).replace("( unknown )", "?").replace("@@ ", "@@")
+    shape = _VARIABLE.sub("@?", _NULL.sub("?", shape))
+    shape = _LIST.sub("(?+)", _SIGN.sub("", shape))
+    return _ROWS.sub("(?+)", _VALUES.sub("?+", shape))
 
 
 def _judged(sql: str) -> Iterator[tuple[str, str]]:

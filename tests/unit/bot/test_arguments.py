@@ -123,11 +123,11 @@ def test_a_text_that_cannot_be_checked_is_taken_where_only_a_command_can_be_mean
         (SLOW, "limit=5 limit=6", "limit is given twice"),
         (SLOW, "limit=many", "limit=many: it has to be a whole number"),
         (SLOW, "include_system=perhaps", "yes or no"),
-        (SLOW, "order_by=meen", "one of total, mean, max, calls; did you mean mean?"),
+        (SLOW, "order_by=meen", "one of total, mean, max, p95, calls, io, temp, wal; did you mean mean?"),
         (SLOW, "target=shpo", "one of crm, shop; did you mean shop?"),
         (SLOW, "whatever", "'whatever' fits no argument of get_slow_queries"),
         (SLOW, '"last 2 hours', "the quote before '\"last 2 hours' is not closed"),
-        (EXPLAIN, "target=shop", "explain_query needs sql"),
+        (EXPLAIN, "target=shop", "explain_query needs sql or fingerprint"),
         (CALCULATOR, "x=3", "no argument 'x'"),
         (SPECS["annotate"], "x tags=5", "a JSON list"),
     ],
@@ -148,11 +148,20 @@ def test_words_that_a_shell_has_split_keep_their_blanks() -> None:
 
 
 def test_how_a_tool_is_called_names_kinds_defaults_and_choices() -> None:
-    assert describe_usage(EXPLAIN) == "write: explain_query sql=... [target=...]"
+    usage = "explain_query [sql=...] [fingerprint=...] [params=...] [mode=...] [format=...] [target=...]"
+    assert describe_usage(EXPLAIN) == f"write: {usage}"
     lines = describe_arguments(SLOW)
     assert "- `limit` (a whole number; usually 20): Most rows to return." in lines
-    assert "- `order_by` (total, mean, max, calls; usually total): total: time of all executions together." in lines
-    assert describe_arguments(EXPLAIN)[0].startswith("- `sql` (a text; needed): ")
+    choices = "total, mean, max, p95, calls, io, temp, wal; usually total"
+    assert any(line.startswith(f"- `order_by` ({choices}): total: time of all executions") for line in lines)
+    assert describe_arguments(EXPLAIN)[0].startswith("- `sql` (a text): One statement; ")
+
+
+def test_a_fingerprint_stands_for_the_statement_and_a_name_is_taken_by_name_only() -> None:
+    assert read(EXPLAIN, "9f3c2ab41d0e77aa") == {"fingerprint": "9f3c2ab41d0e77aa"}
+    assert read(SLOW, "user=app database=shop") == {"user": "app", "database": "shop"}
+    with pytest.raises(BadArguments, match="fits no argument"):
+        read(SLOW, "app_user")
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)

@@ -98,9 +98,12 @@ def test_options_have_the_types_bounds_and_choices_of_the_schema() -> None:
         "target": "text",
         "order_by": "text",
         "limit": "integer",
+        "user": "text",
+        "database": "text",
+        "app": "text",
         "include_system": "boolean",
     }
-    assert slowq["order_by"].choices == ("total", "mean", "max", "calls")
+    assert slowq["order_by"].choices == ("total", "mean", "max", "p95", "calls", "io", "temp", "wal")
     assert (slowq["limit"].minimum, slowq["limit"].maximum) == (1, 100)
     assert (slowq["threshold"].minimum, slowq["threshold"].maximum) == (0, 86_400)
     assert (slowq["target"].completes, slowq["target"].choices) == ("target", ())
@@ -234,7 +237,9 @@ def test_what_was_filled_in_is_read_back_exactly(data: st.DataObject, name: str)
     given_values = {
         option.name: data.draw(values_for(fields[option.name], option), label=option.name)
         for option in offer.options
-        if option.required or data.draw(st.booleans(), label=f"give {option.name}")
+        if option.required
+        or "x-needed-unless" in fields[option.name]
+        or data.draw(st.booleans(), label=f"give {option.name}")
     }
     text = write_text(offer, given_values)
     found = read_arguments(spec, text, split_words(text))

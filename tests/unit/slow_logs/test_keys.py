@@ -112,3 +112,25 @@ def test_a_digest_text_of_the_server_has_the_fingerprint_of_its_statement() -> N
     digest = "SELECT `id` , `total` FROM `orders` WHERE `id` IN (...) AND `note` = ?"
     assert fingerprint_mysql(digest) == fingerprint_mysql("select id, total from orders where id in (1,2) and note='x'")
     assert fingerprint_mysql(digest) != fingerprint_mysql("select id, total from orders where id in (1,2) and note<'x'")
+
+
+@pytest.mark.parametrize(
+    ("statement", "digest"),
+    [
+        ("insert into t values (1, 'a'), (2, null)", "INSERT INTO `t` VALUES (?+) , (?+)"),
+        ("select * from t where a = -5 and b <> 2", "SELECT * FROM `t` WHERE `a` = ? AND `b` != ?"),
+        ("select * from t limit 5, 10", "SELECT * FROM `t` LIMIT ?, ..."),
+        ("select null, 'x'", "SELECT ? , ?"),
+        ("select cast(a as integer) from t", "SELECT CAST ( `a` AS INT ) FROM `t`"),
+    ],
+)
+def test_a_digest_that_says_less_has_the_fingerprint_of_its_statement(statement: str, digest: str) -> None:
+    digest = digest.replace("(?+)", "(...)")
+    assert fingerprint_mysql(statement) == fingerprint_mysql(digest)
+
+
+def test_is_null_is_no_value() -> None:
+    assert fingerprint_mysql("select * from t where a is null") != fingerprint_mysql("select * from t where a is 5")
+    assert fingerprint_mysql("select * from t where a is null") != fingerprint_mysql(
+        "select * from t where a is not null"
+    )
