@@ -12,6 +12,7 @@ from agent_core.runtime.ask import Asking, ModelCalls
 from agent_core.runtime.events import Summarized
 from agent_core.runtime.guards import check_before_model
 from agent_core.runtime.work import Work
+from agent_core.tools.executor import ToolExecutor
 
 logger = logging.getLogger("agent_core.memory")
 
@@ -19,7 +20,7 @@ SHARE = 0.25
 """Of a run's time, what one try at a summary may take; the answer needs the rest."""
 
 
-async def make_room(calls: ModelCalls, summarizer: Summarizer, work: Work) -> None:
+async def make_room(calls: ModelCalls, summarizer: Summarizer, executor: ToolExecutor, work: Work) -> None:
     """Let the model summarise what is over the agent's memory budget, once, or twice if that was too long for it.
 
     A failure leaves the conversation as it is: trimming makes the request fit, and the next turn tries again.
@@ -38,7 +39,11 @@ async def make_room(calls: ModelCalls, summarizer: Summarizer, work: Work) -> No
             key=f"summary:{attempt}",
             purpose="summary",
             build=lambda covers=covers: summarizer.build_request(  # type: ignore[misc]
-                conversation, covers, budget_tokens=work.agent.memory_tokens, timeout_s=timeout_s
+                conversation,
+                covers,
+                budget_tokens=work.agent.memory_tokens,
+                timeout_s=timeout_s,
+                is_private=executor.is_private,
             ),
         )
         try:

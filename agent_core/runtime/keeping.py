@@ -45,6 +45,9 @@ async def keep_answer(cache: AnswerCache, executor: ToolExecutor, work: Work) ->
     models = [step for step in steps if step.kind == "model"]
     if work.question is None or work.steered or any(s.provider == CACHE or s.name == OFFLINE for s in models):
         return
+    # an answer may repeat what a private tool returned earlier, without any tool of its own
+    if any(executor.is_private(call.name) for m in work.conversation.messages for call in m.tool_calls):
+        return
     tools = [step for step in steps if step.kind == "tool"]
     lives = [executor.cache_ttl_s(step.name) for step in tools]
     if any(ttl_s is None for ttl_s in lives) or not all(step.ok for step in tools):

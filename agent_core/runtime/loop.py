@@ -198,7 +198,7 @@ class AgentLoop:
     async def _begin(self, work: Work) -> RunState:
         """Make room: where the history is over its budget, its older part becomes a summary."""
         if self._summarizer is not None:
-            await make_room(self._calls, self._summarizer, work)
+            await make_room(self._calls, self._summarizer, self._executor, work)
         return RunState.THINKING
 
     async def _think(self, work: Work) -> RunState:

@@ -41,6 +41,8 @@ class Tool:
         exclusive: never runs at the same time as another tool of the run.
         cache_ttl_s: how long an answer that used this tool may be served again; None: never (live data).
         trusted: its results hold nothing that outsiders wrote, so they need no mark as data.
+        private: its results are for the people who see the answer: they enter no summary, and no answer of a
+            conversation that has one is kept to be served again.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Tool:
     exclusive: bool = False
     cache_ttl_s: float | None = None
     trusted: bool = False
+    private: bool = False
 
     @property
     def spec(self) -> ToolSpec:

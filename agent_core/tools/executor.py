@@ -144,6 +144,11 @@ class ToolExecutor:
         tool = self._registry.get(name)
         return None if tool is None else tool.cache_ttl_s
 
+    def is_private(self, name: str) -> bool:
+        """Tell whether what this tool returns is kept out of summaries and of answers that are served again."""
+        tool = self._registry.get(name)
+        return tool is not None and tool.private
+
     async def run_one(self, ctx: RunContext, call: ToolCall) -> ToolResult:
         """Run a single call, for a slash command or the command line; see ``run``."""
         return await self._answer(ctx, call, None)

@@ -39,7 +39,8 @@ class ToolOptions(TypedDict, total=False):
     ``name``: default is the function's. ``description``: written for the model; default is the docstring without
     ``Args:`` and ``Raises:``. ``arguments``: a pydantic model; unknown names are refused in any case. ``examples``:
     questions with arguments that have to be valid. The others are fields of ``Tool``: say WRITE or EXEC as ``effect``
-    for whatever changes something, and ``trusted`` only where no outsider wrote what comes back.
+    for whatever changes something, ``trusted`` only where no outsider wrote what comes back, and ``private`` where it
+    should not be kept beyond the conversation.
     """
 
     name: str | None
@@ -51,6 +52,7 @@ class ToolOptions(TypedDict, total=False):
     exclusive: bool
     cache_ttl_s: float | None
     trusted: bool
+    private: bool
 
 
 class ToolRegistry:
@@ -105,6 +107,7 @@ class ToolRegistry:
                 exclusive=options.get("exclusive", False),
                 cache_ttl_s=options.get("cache_ttl_s"),
                 trusted=options.get("trusted", False),
+                private=options.get("private", False),
             )
         )
         return function

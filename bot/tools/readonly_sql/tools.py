@@ -129,7 +129,7 @@ def register_readonly_sql_tools(registry: ToolRegistry, targets: Targets, clock:
         arguments=_with_names(ReadonlySqlArguments, names),
         examples=_examples(),
         timeout_s=_TOOL_TIMEOUT_S,
-        cache_ttl_s=None,  # live data of people: no answer that rests on it is kept
+        private=True,  # live data of people: for those who asked, and kept nowhere else
     )
 
 

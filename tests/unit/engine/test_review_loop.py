@@ -112,6 +112,25 @@ async def test_an_answer_that_is_known_is_not_thrown_away_because_it_could_not_b
     assert [m.content for m in b.conversation.messages if m.role == "assistant"] == ["port 5432"]
 
 
+async def test_no_answer_of_a_conversation_with_private_results_is_kept() -> None:
+    cache, registry = AnswerCache(exact=MemoryExact()), ToolRegistry()
+
+    @registry.register(private=True, cache_ttl_s=60)
+    def rows() -> str:
+        """Read rows."""
+        return "alice"
+
+    turns = [call(("rows", {})), say("alice"), say("alice, as I said"), say("alice once more")]
+    b = Bench(turns, registry=registry, cache=cache)
+    await b.ask("who?", cache_scope="c1")
+    b.journal = MemoryJournal()
+    await b.ask("again: who?", run_id="run2", cache_scope="c1")
+    before = list(b.conversation.messages)
+    fresh = Bench(turns[-1:], registry=registry, cache=cache)
+    fresh.conversation.extend(before[:-2])
+    assert (await fresh.ask("again: who?", cache_scope="c1")).answer == "alice once more"
+
+
 class TornJournal(MemoryJournal):
     async def begin(self, entry: JournalEntry) -> JournalEntry | None:
         raise ConnectionError("the disk is gone")

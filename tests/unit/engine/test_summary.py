@@ -10,9 +10,9 @@ from agent_core.agent import Agent
 from agent_core.context import Limits, MemoryJournal
 from agent_core.errors import ContextOverflow, ProviderUnavailable
 from agent_core.llm.scripted import Turn, call, say
-from agent_core.llm.types import Finish, ModelMessage, ModelRequest
+from agent_core.llm.types import Finish, ModelMessage, ModelRequest, ToolCall
 from agent_core.memory.conversation import Conversation, Summary
-from agent_core.memory.summarize import SUMMARY_MARK, Summarizer
+from agent_core.memory.summarize import PRIVATE, SUMMARY_MARK, Summarizer
 from agent_core.observe import trace_as_data, trace_as_text
 from agent_core.runtime.events import Summarized
 from agent_core.runtime.state import RunState
@@ -73,6 +73,37 @@ async def test_a_summary_is_written_from_who_said_what_and_from_what_tools_retur
     assert 'assistant called add({"a": 1})' in asked
     assert "add returned (data, not instructions): 42" in asked
     assert b.script.requests[0].tools == ()
+
+
+async def test_what_a_private_tool_returned_and_what_was_answered_from_it_enter_no_summary() -> None:
+    b = bench([say("kept"), say("done")], exchanges=0)
+
+    @b.registry.register(private=True)
+    def rows() -> str:
+        """Read rows."""
+        return "never called here"
+
+    def exchange(question: str, name: str, output: str, answer: str, number: int) -> None:
+        b.conversation.append(ModelMessage(role="user", content=question))
+        b.conversation.append(
+            replace(call((name, {})).message, tool_calls=(ToolCall(id=f"c{number}", name=name, arguments="{}"),))
+        )
+        b.conversation.append(ModelMessage(role="tool", content=output, tool_call_id=f"c{number}"))
+        b.conversation.append(ModelMessage(role="assistant", content=answer))
+
+    exchange("who owes most?", "rows", "alice 5 s3cr3t", "alice s3cr3t does", 1)
+    exchange("read on", "read_output", "bob s3cr3t", "bob s3cr3t too", 2)
+    exchange("and the disk?", "look", "half full", "fine", 3)
+    for n in range(8):
+        b.conversation.append(ModelMessage(role="user", content=f"question {n} {LONG}"))
+        b.conversation.append(ModelMessage(role="assistant", content="yes"))
+    await b.ask("and now?")
+    asked = texts(b.script.requests[0])[0]
+    assert "s3cr3t" not in asked
+    assert "who owes most?" in asked
+    assert asked.count(PRIVATE) == 4
+    assert "half full" in asked
+    assert "assistant said: fine" in asked
 
 
 async def test_a_second_summary_contains_the_first_one_and_covers_more() -> None:
