@@ -34,6 +34,12 @@ analyze orders
 _shops: dict[str, tuple[str, str]] = {}
 
 
+def count(plan: QueryPlan) -> int:
+    """The planner's estimate; it has one on Postgres."""
+    assert plan.estimated_rows is not None
+    return plan.estimated_rows
+
+
 async def create_shop(lab: Lab) -> tuple[str, Targets]:
     known = _shops.get(str(lab.server.folder))
     if known is None:
@@ -56,11 +62,11 @@ async def test_given_values_get_the_plan_for_them_and_unknown_ones_the_generic_o
     common, rare = await explain(postgres, sql, ["open"]), await explain(postgres, sql, ["lost"])
     unknown = await explain(postgres, sql)
     assert [plan.plan_kind for plan in (common, rare, unknown)] == ["params", "params", "generic"]
-    assert 30_000 <= common.estimated_rows <= 40_000
-    assert rare.estimated_rows <= 10
+    assert 30_000 <= count(common) <= 40_000
+    assert count(rare) <= 10
     assert common.rows[0].node == "Seq Scan"
     assert any("orders_status" in row.text for row in rare.rows)
-    assert 10_000 <= unknown.estimated_rows <= 20_000  # a third: there are three values
+    assert 10_000 <= count(unknown) <= 20_000  # a third: there are three values
     assert unknown.warnings
     assert not rare.warnings
     assert fingerprint_sql(sql) == common.fingerprint
@@ -72,7 +78,7 @@ async def test_the_generic_plan_may_be_asked_for_although_values_are_given(postg
         targets, CLOCK, sql="select * from orders where status = $1", params=["lost"], mode="generic"
     )
     assert plan.plan_kind == "generic"
-    assert plan.estimated_rows > 1000
+    assert count(plan) > 1000
 
 
 @pytest.mark.parametrize(
@@ -131,7 +137,7 @@ async def test_d24_a_statement_with_parameters_has_a_generic_plan_in_every_versi
     """https://github.com/dbeaver/dbeaver/issues/37956: GENERIC_PLAN with $1 fails over the extended protocol."""
     plan = await explain(postgres, "select * from orders where customer_id = $1 and note = $2")
     assert plan.plan_kind == "generic"
-    assert plan.estimated_rows >= 1
+    assert count(plan) >= 1
     assert plan.rows[0].node == "Seq Scan"  # not the plan for NULL, which reads nothing
 
 
