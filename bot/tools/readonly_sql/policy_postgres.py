@@ -26,13 +26,10 @@ from bot.tools.readonly_sql.policy_postgres_names import (
     WORDS_OF_NODES,
 )
 from bot.tools.readonly_sql.policy_postgres_uses import ANY_SETTING, Name, Uses
+from bot.tools.slow_queries.explain_parse import MOST_TOKENS
 from bot.tools.slow_queries.lexer import TokenKind, tokenize
 from bot.tools.slow_queries.redact_sql import redact_message
 from bot.tools.slow_queries.statement_check import LONGEST_SQL
-
-MOST_TOKENS = 10_000
-"""Words, values and signs of a statement. The parser recurses in C: 25,000 additions in a row overflow a stack of
-8 MiB, and take the whole process with it (measured with libpg_query 18)."""
 
 LONGEST_NAME_BYTES = 63
 """Of a name; the server cuts longer ones by bytes of its own encoding, so they might mean something else there."""

@@ -12,8 +12,13 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 
 from agent_core.errors import ToolFailed
+from bot.tools.slow_queries.lexer import TokenKind, tokenize
 
 Tree = Mapping[str, object]
+
+MOST_TOKENS = 10_000
+"""Words, values and signs of a statement. The parser recurses in C: 25,000 additions in a row overflow a stack of
+8 MiB, and take the whole process with it (measured with libpg_query 18)."""
 
 _DEEPEST = 800
 
@@ -26,13 +31,18 @@ def parse_tree(sql: str) -> tuple[Tree, ...]:
     """Return the statements in ``sql``.
 
     Raises:
-        ParseError: it cannot be parsed; the message is ours, because the parser's may repeat a value.
+        ParseError: it cannot be parsed, or is too long to be; the message is ours, because the parser's may repeat a
+            value.
         ToolFailed: ``missing_extra``.
     """
+    gaps = (TokenKind.SPACE, TokenKind.COMMENT)
+    if sum(token.kind not in gaps for token in tokenize(sql, plain_backslash=True)) > MOST_TOKENS:
+        raise ParseError("the statement is too long to be parsed")
     postgast, json_format = _load("postgast"), _load("google.protobuf.json_format")
+    too_deep = _load("google.protobuf.message").DecodeError
     try:
         whole: object = json_format.MessageToDict(postgast.parse(sql), preserving_proto_field_name=True)
-    except (postgast.PgQueryError, json_format.Error, RecursionError):
+    except (postgast.PgQueryError, json_format.Error, too_deep, RecursionError):
         raise ParseError("the statement cannot be parsed") from None
     stmts = items(whole, "stmts")
     return tuple(part for stmt in stmts if (part := child(stmt, "stmt")))
