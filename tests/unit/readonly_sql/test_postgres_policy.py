@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from agent_core.errors import ToolFailed
 from bot.tools.readonly_sql.policy_postgres import (
-    MOST_TOKENS,
     Statement,
     has_foreign_words,
     inspect_expression,
@@ -21,6 +20,7 @@ from bot.tools.readonly_sql.policy_postgres import (
 )
 from bot.tools.readonly_sql.policy_postgres_names import READING_NODES, SAFE_VOLATILE, WORDS_OF_NODES
 from bot.tools.readonly_sql.policy_postgres_uses import ANY_SETTING
+from bot.tools.slow_queries.explain_parse import MOST_TOKENS
 from bot.tools.slow_queries.lexer import TokenKind, tokenize
 
 WRITES = (
