@@ -18,7 +18,7 @@ _WIDEST_CELL = 400
 _TEXT_OF_TABLE = 1_600
 """A table of few rows has room for longer sentences."""
 _FRAME = ("ok", "target", "engine", "engine_version", "source", "window", "coverage", "rows", "truncated", "warnings")
-_LEADS = ("summary", "status")
+_LEADS = ("summary", "verdict", "status")
 _HIDDEN = (*_FRAME, "took_ms", "duration_kind", "expression", "schema")
 _CHILDREN = ("children", "plans", "Plans", "nodes", "inputs")
 _TITLES = ("node", "node_type", "Node Type", "name", "role", "pid", "title")
@@ -95,7 +95,7 @@ def _render_object(value: Mapping[str, object], labels: Mapping[str, str]) -> li
     lines = _frame_lines(value, labels)
     for key in leads:  # the answer itself comes before what it rests on
         said = write_prose(str(value[key]))
-        lines += ["", f"**{said}**" if key == "summary" else f"**{label(key)}: {said}**"]
+        lines += ["", f"**{said}**" if key != "status" else f"**{label(key)}: {said}**"]
     if isinstance(rows, list) and isinstance(value.get("columns"), list):
         lines += ["", *_render_grid(read_rows(value), labels)]
     elif isinstance(rows, list):

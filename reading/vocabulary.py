@@ -109,6 +109,9 @@ COMPOUNDS: dict[str, tuple[str, ...]] = {
     "比较慢": ("slow",),
     "比较久": ("slow",),
     "慢日志": ("slow", "query"),
+    "没有用": ("unused",),
+    "没用": ("unused",),
+    "不用的": ("unused",),
 }
 """One word, several concepts."""
 

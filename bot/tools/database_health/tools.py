@@ -147,6 +147,7 @@ def _index_examples() -> tuple[ToolExample, ...]:
         ToolExample(question="can I drop any redundant indexes?", arguments={}),
         ToolExample(question="list every invalid or useless index, however small", arguments={"min_size_mb": 0}),
         ToolExample(question="哪些索引没有被使用，或者是多余的、可以删除？", arguments={}),
+        ToolExample(question="哪些索引没有用、没用到？", arguments={}),
     )
 
 
