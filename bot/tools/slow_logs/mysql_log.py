@@ -31,7 +31,7 @@ _FAR = 64 * 1024
 _SCHEMA = re.compile(rb"(?:Schema|Db): (\S+)")
 _AFFECTED = re.compile(rb"Rows_affected: (\d+)")
 _BANNER = re.compile(
-    rb"^[^\n]*, Version: [^\n]*started with:\n(?:Tcp port:[^\n]*\n)?(?:Time  [^\n]*(?:\n|\Z))?", re.MULTILINE
+    rb"^[^\n]*, Version: [^\n]*started with:\n(?:Tcp port:[^\n]*\n)?(?:Time[ \t]{2}[^\n]*(?:\n|\Z))?", re.MULTILINE
 )
 _START = re.compile(rb"(?:\A|(?<=\n))# (?:Time: |User@Host: )")
 

@@ -90,3 +90,12 @@ def test_statements_over_several_lines_with_comments_are_one() -> None:
     assert calls_of(read(my("select 1\n# a note\n\n  from t -- more\n where a = 'x;'"))) == {
         "select ? from t where a = ?": 1
     }
+
+
+def test_the_head_of_a_mariadb_log_is_no_damage() -> None:
+    head = (
+        "/usr/sbin/mariadbd, Version: 10.11.19-MariaDB-log (Debian 12). started with:\n"
+        "Tcp port: 3306  Unix socket: /run/mysqld/mysqld.sock\nTime\t\t    Id Command\tArgument\n"
+    )
+    assert read(head + MARIADB).damaged.lines == 0
+    assert read(head + MARIADB + head + MARIADB).damaged.lines == 0  # of a server that was started again
