@@ -265,9 +265,12 @@ def _rest(count: int, labels: Mapping[str, str], shown: int = MAX_ROWS) -> list[
 
 
 def _render_table(rows: Sequence[Mapping[str, object]], labels: Mapping[str, str]) -> list[str]:
-    rows = _join_units(rows)
+    rows, empty = _drop_empty(_join_units(rows))
     width = max(_CELL, min(_WIDEST_CELL, _TEXT_OF_TABLE // max(1, len(rows))))
+    left = ["", f"… {empty} {_say(labels, 'rows without numbers')}"] if empty else []
     columns = choose_columns(rows)
+    if empty and not rows:
+        return left[1:]
     if not columns:
         return [f"- {json.dumps(row, ensure_ascii=False, default=str)}" for row in rows[:MAX_ROWS]]
     numbered = len(rows) > 1
@@ -276,7 +279,18 @@ def _render_table(rows: Sequence[Mapping[str, object]], labels: Mapping[str, str
     for n, row in enumerate(rows[:MAX_ROWS], 1):
         cells = [_cell(_write(c, row.get(c)), width) for c in columns]
         lines.append("| " + " | ".join([str(n), *cells] if numbered else cells) + " |")
-    return lines + _rest(len(rows), labels)
+    return lines + _rest(len(rows), labels) + left
+
+
+def _drop_empty(rows: Sequence[Mapping[str, object]]) -> tuple[Sequence[Mapping[str, object]], int]:
+    """Leave out the spans of time of which nothing is known, and tell how many."""
+    told = [
+        row
+        for row in rows
+        if not {"start", "end"} <= row.keys()
+        or any(value not in (None, 0, "") for key, value in row.items() if key not in ("start", "end"))
+    ]
+    return told, len(rows) - len(told)
 
 
 def _cell(text: str, width: int = _CELL) -> str:

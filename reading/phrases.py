@@ -85,6 +85,7 @@ CHINESE = Phrases(
         "No rows.": "没有符合条件的行。",
         "more rows": "行未显示",
         "more columns": "列未显示",
+        "rows without numbers": "行没有数据",
         "durations are": "时长含义",
         "Failed": "失败",
         "Empty result.": "结果为空。",

@@ -52,7 +52,7 @@ class QueryTrend(Envelope):
         fingerprint, sql, users: the shape, and who ran it.
         bucket_s: length of a bucket.
         chart: mean durations as text, one sign a bucket (a dot: it did not run; a blank: not known).
-        highest: of the means that the chart shows.
+        highest_s: of the means that the chart shows, in seconds.
         total: null when it did not run, or when nothing is known.
     """
 
@@ -61,7 +61,7 @@ class QueryTrend(Envelope):
     users: tuple[str, ...]
     bucket_s: float
     chart: str
-    highest: float | None
+    highest_s: float | None
     total: TrendTotal | None
     rows: tuple[TrendBucket, ...]
 

@@ -29,7 +29,7 @@ has given the fingerprint.
 The numbers rest on readings of the counters that the collector stores every minute. A bucket with calls null is not \
 known (no reading), one with calls 0 did not run; say so. `coverage` of a bucket tells how well it is covered. The \
 chart goes along with the answer as a picture where there is a plotting library; `chart` shows the means as text, \
-from 0 to `highest`.
+from 0 to `highest_s`.
 
 Example: {"fingerprint": "9f3c2ab41d0e77aa", "time_range": "last_1d", "bucket": "1h"}"""
 

@@ -175,7 +175,7 @@ def _build_answer(
         users=tuple(sorted({one.user for one in shapes if one.user})),
         bucket_s=bucket_s,
         chart=draw_bars([None if row.calls is None else row.mean_s or 0.0 for row in rows]),
-        highest=max((row.mean_s for row in rows if row.mean_s is not None), default=None),
+        highest_s=max((row.mean_s for row in rows if row.mean_s is not None), default=None),
         total=None if whole is None else _build_total(whole, deviations=deviations),
         rows=rows,
         warnings=(*warnings, *tell_restart(readings[min(readings)] if readings else None, newest.counters)),

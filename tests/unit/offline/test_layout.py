@@ -295,3 +295,14 @@ def test_a_long_finding_is_whole_in_a_short_table_and_cut_in_a_long_one() -> Non
 def test_lines_to_run_are_not_repeated_as_cut_code_in_the_table() -> None:
     answer = {"ok": True, "rows": [{"index": "a (b)", "ddl": "CREATE INDEX x"}], "to_run": ["CREATE INDEX x"]}
     assert render_result(json.dumps(answer), {}).count("CREATE INDEX x") == 1
+
+
+def test_spans_of_time_without_numbers_are_counted_and_not_listed() -> None:
+    empty = {"start": "2026-11-30T17:00:00Z", "end": "2026-11-30T17:10:00Z", "calls": None, "coverage": 0.0}
+    known = {"start": "2026-11-30T17:10:00Z", "end": "2026-11-30T17:20:00Z", "calls": 3, "coverage": 0.5}
+    text = render_result(json.dumps({"ok": True, "rows": [empty, empty, known]}), {})
+    assert "… 2 rows without numbers" in text
+    assert "17:00" not in text
+    assert "| 3 |" in text
+    assert "50 %" in text
+    assert render_result(json.dumps({"ok": True, "rows": [empty]}), {}) == "… 1 rows without numbers"
