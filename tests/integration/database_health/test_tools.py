@@ -63,7 +63,7 @@ async def test_people_get_a_table_with_what_matters_first(any_postgres: Lab) -> 
     text, _ = await call(targets, "table_health", {})
     assert "| table | size | live rows | dead rows | heap | index |" in render_result(text, {})
     text, _ = await call(targets, "db_health", {"checks": ["connections", "wraparound"]})
-    assert "| # | status | check | value | unit | bound | evidence |" in render_result(text, {})
+    assert "| # | status | check | value | bound | evidence |" in render_result(text, {})
 
 
 async def test_failures_reach_the_model_with_code_and_remedy(any_postgres: Lab) -> None:
