@@ -15,7 +15,7 @@ import pytest
 from tests.acceptance.terminal import Place, Terminal, open_place, open_terminal
 from tests.servers.openai import Call, OpenAIServer, Reply, Request
 
-pytestmark = [pytest.mark.service("postgres"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.service("postgres"), pytest.mark.timeout(300)]
 
 SLOWEST = "select c.id, c.name, (select max(o.placed_at) from orders o where o.cus"
 KEY = "sk-local-0123456789abcdefghij"
@@ -46,8 +46,8 @@ def seconds(text: str) -> float:
 
 async def test_the_demo_prints_a_true_transcript_without_a_key_and_leaves_nothing_behind(place: Place) -> None:
     async with open_terminal(place, "demo", "--once") as terminal:
-        assert await terminal.wait(120) == 0
-        slow, follow_up, calculation = read_turns(terminal.screen)
+        assert await terminal.wait(240) == 0
+        slow, follow_up, advice, blocked, calculation = read_turns(terminal.screen)
     assert "No model key is set (OPENAI_API_KEY), so the offline provider answers" in terminal.screen
     assert "Traceback" not in terminal.screen
     assert "Which queries were slow in the last 30 minutes?" in slow
@@ -64,8 +64,12 @@ async def test_the_demo_prints_a_true_transcript_without_a_key_and_leaves_nothin
     assert follow_up.startswith("Explain the slowest of them.")
     assert "explain_query" in follow_up
     assert "an index on orders(customer_id) may help" in follow_up
+    # tried on a copy, of which nothing is left either
+    assert "indexes built and measured on a throw-away copy" in advice
+    assert "ON public.orders (customer_id" in advice
+    assert "No session waits for a lock" in blocked
     assert "1036.0" in calculation
-    for turn in (slow, follow_up, calculation):
+    for turn in (slow, follow_up, advice, blocked, calculation):
         assert "No language model was used" in turn
     assert place.list_files() == []
 
@@ -78,15 +82,19 @@ async def test_with_a_key_the_demo_asks_that_model_and_says_which(place: Place) 
         )
         server.on(user="explain", step=0).dynamic(explain_from_memory)
         server.on(user="explain", step=1).dynamic(lambda r: Reply(f"Plan: {r.tool_results['explain_query']}"))
+        server.on(user="which index", step=0).tools(("recommend_indexes", {}))
+        server.on(user="which index", step=1).dynamic(lambda r: Reply(f"Add {r.tool_results['recommend_indexes']}"))
+        server.on(user="who is blocking", step=0).tools(("blocking_tree", {}))
+        server.on(user="who is blocking", step=1).dynamic(lambda r: Reply(f"Well: {r.tool_results['blocking_tree']}"))
         server.on(user="what is", step=0).tools(("calculator", {"expression": "2**10 + math.sqrt(144)"}))
         server.on(user="what is", step=1).dynamic(lambda r: Reply(f"It is {r.tool_results['calculator']}"))
         variables = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": server.base_url, "HERMOD_MODEL": "fake-large"}
         async with open_terminal(place, "demo", "--once", **variables) as terminal:
-            assert await terminal.wait(120) == 0
-            slow, follow_up, calculation = read_turns(terminal.screen)
+            assert await terminal.wait(240) == 0
+            slow, follow_up, advice, blocked, calculation = read_turns(terminal.screen)
         assert server.violations == []
         assert {r.body["model"] for r in server.requests} == {"fake-large"}
-        assert len(server.requests) == 6
+        assert len(server.requests) == 10
     assert "Questions go to the model fake-large." in terminal.screen
     assert "offline" not in terminal.screen
     assert "No language model" not in terminal.screen
@@ -94,6 +102,8 @@ async def test_with_a_key_the_demo_asks_that_model_and_says_which(place: Place) 
     assert "The shop suffers:" in slow
     assert SLOWEST in slow
     assert "orders(customer_id)" in follow_up
+    assert "ON public.orders (customer_id" in advice
+    assert "No session waits for a lock" in blocked
     assert "1036.0" in calculation
     assert place.list_files() == []
 
