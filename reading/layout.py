@@ -176,7 +176,7 @@ def _left_out(value: Mapping[str, object], labels: Mapping[str, str]) -> list[st
     count = truncated.get("rows") if isinstance(truncated, Mapping) else truncated
     if isinstance(count, bool) or not isinstance(count, int) or count <= 0:
         return []
-    return ["", f"… {count} {_say(labels, 'more rows')}"]
+    return _say_more(count, labels)
 
 
 def _plain(value: object) -> str:
@@ -261,7 +261,11 @@ def _depth(row: Mapping[str, object]) -> int:
 
 
 def _rest(count: int, labels: Mapping[str, str], shown: int = MAX_ROWS) -> list[str]:
-    return ["", f"… {count - shown} {_say(labels, 'more rows')}"] if count > shown else []
+    return _say_more(count - shown, labels) if count > shown else []
+
+
+def _say_more(count: int, labels: Mapping[str, str]) -> list[str]:
+    return ["", f"… {count} {_say(labels, 'more row' if count == 1 else 'more rows')}"]
 
 
 def _render_table(rows: Sequence[Mapping[str, object]], labels: Mapping[str, str]) -> list[str]:

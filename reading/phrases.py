@@ -83,6 +83,7 @@ CHINESE = Phrases(
         "Warning": "警告",
         "What to do": "处理办法",
         "No rows.": "没有符合条件的行。",
+        "more row": "行未显示",
         "more rows": "行未显示",
         "more columns": "列未显示",
         "rows without numbers": "行没有数据",

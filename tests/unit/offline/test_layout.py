@@ -229,6 +229,7 @@ def test_columns_and_rows_beyond_the_bounds_are_counted() -> None:
     text = render_result(json.dumps(answer), {})
     assert "… 3 more columns" in text
     assert "… 5 more rows" in text
+    assert "… 1 more row\n" in render_result(json.dumps({**answer, "rows": [list(range(13))] * 21}), {}) + "\n"
     assert render_result(json.dumps({"ok": True, "columns": ["a"], "rows": []}), {}) == "No rows."
 
 
