@@ -172,7 +172,7 @@ class Collector:
         while True:
             began = self._clock.monotonic()
             await self._collect_once(group)
-            pause_s = min(self._interval_s * 2**group.tally.in_a_row, max(LONGEST_PAUSE_S, self._interval_s))
+            pause_s = find_pause(self._interval_s, group.tally.in_a_row)
             # From the beginning of the reading, so that its length does not move the next one.
             await self._clock.sleep(max(0.0, pause_s - (self._clock.monotonic() - began)))
 
@@ -252,6 +252,12 @@ class Collector:
             except StoreError as error:
                 log.warning("snapshots_not_dropped", reason=str(error))
             await self._clock.sleep(SWEEP_S)
+
+
+def find_pause(interval_s: float, failures: int) -> float:
+    """Return how long to wait from the beginning of a reading to the next, after so many failures in a row."""
+    # bounded: after a month of failures the power is larger than any float
+    return min(interval_s * 2 ** min(failures, 16), max(LONGEST_PAUSE_S, interval_s))
 
 
 def _group_targets(targets: Iterable[Target]) -> tuple[_Group, ...]:
