@@ -257,7 +257,8 @@ class Collector:
 def find_pause(interval_s: float, failures: int) -> float:
     """Return how long to wait from the beginning of a reading to the next, after so many failures in a row."""
     # bounded: after a month of failures the power is larger than any float
-    return min(interval_s * 2 ** min(failures, 16), max(LONGEST_PAUSE_S, interval_s))
+    factor: int = 2 ** min(failures, 16)
+    return min(interval_s * factor, max(LONGEST_PAUSE_S, interval_s))
 
 
 def _group_targets(targets: Iterable[Target]) -> tuple[_Group, ...]:
