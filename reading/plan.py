@@ -25,6 +25,8 @@ _SOFT = (
     r"|[,，、]\s*(?:还有|另外|以及|并且|并|顺便|然后|再)?|(?:还有|另外|以及|并且|顺便|然后)\s*"
 )
 _SEPARATOR = re.compile(f"(?:{_HARD}|{_SOFT})")
+_ATTACHED = re.compile(r"^\[attached file: .*\]$", re.MULTILINE)
+"""How a turn names the files that came with a message; they say nothing about which tool is meant, beside words."""
 _MENTION = re.compile(r"<[@#!][^>]{1,80}>|^\s*@[\w.-]+[,:]?\s")
 
 
@@ -76,7 +78,8 @@ class Planner:
             fresh: None at first; on the second look the calls that the first one led to, so that "and explain the
                 slowest one" finds its row. Only what had to wait is planned then.
         """
-        clauses = self._split(_MENTION.sub(" ", text))
+        said = _ATTACHED.sub(" ", text)
+        clauses = self._split(_MENTION.sub(" ", said if said.strip() else text))
         calls: list[Call] = []
         asks: list[Ask] = []
         waits = False

@@ -163,6 +163,11 @@ async def test_a_part_that_needs_the_rows_of_another_waits_for_them() -> None:
     assert "**explain_query**" in answer
 
 
+async def test_the_names_of_attached_files_are_no_words_of_the_question() -> None:
+    question = "what is 2**10?\n[attached file: slow plans of orders.txt, 15 B]"
+    assert await Thread(CORE).calls(question) == [("calculator", {"expression": "2**10"})]
+
+
 async def test_a_part_that_waits_for_rows_that_never_come_is_told_so() -> None:
     thread = Thread(CORE, {"get_slow_queries": {"ok": True, "rows": []}})
     answer = await thread.ask("show slow queries of the last hour and explain the slowest one")
