@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import quote
@@ -98,12 +99,16 @@ async def test_b083_every_text_is_utf8_whatever_the_machine_says(tmp_path: Path)
             assert await hermod.stop() == 0
 
 
+ONE_TOOL = '[access]\ntools = ["calculator"]\n'
+"""What all tools are described with is larger than these windows."""
+
+
 async def test_b091_a_thread_that_outgrows_the_models_window_goes_on(tmp_path: Path) -> None:
     def reply(request: Request) -> Reply:
         return Reply("reply " + re.findall(r"question ([0-9]+)", request.last_user)[-1] + " word" * 400)
 
     model = OpenAIServer(max_context=4000)
-    async with open_office(tmp_path, model=model, extra="[limits]\nmemory_tokens = 2000\n") as office:
+    async with open_office(tmp_path, model=model, extra=f"{ONE_TOOL}[limits]\nmemory_tokens = 2000\n") as office:
         model.on().dynamic(reply)
         root = await office.ask("question 0 " + "fact " * 400)
         for n in range(1, 12):
@@ -113,14 +118,17 @@ async def test_b091_a_thread_that_outgrows_the_models_window_goes_on(tmp_path: P
 
 
 async def test_b091_a_window_smaller_than_was_said_costs_one_more_request_and_no_answer(tmp_path: Path) -> None:
-    model = OpenAIServer(max_context=1500)
-    async with open_office(tmp_path, model=model, extra="[limits]\nmemory_tokens = 8000\n") as office:
+    model = OpenAIServer(max_context=4000)
+    async with open_office(tmp_path, model=model, extra=f"{ONE_TOOL}[limits]\nmemory_tokens = 8000\n") as office:
         model.on().dynamic(lambda r: Reply("answer " + "word " * 80))
-        root = await office.ask("fact " * 300)
+        root = await office.ask("fact " * 900)
         for n in range(6):
-            await office.ask(f"{n} " + "fact " * 300, thread_ts=root)
+            await office.ask(f"{n} " + "fact " * 900, thread_ts=root)
         assert len(office.answers(root)) == 7
-        assert all("answer" in shown(m) for m in office.answers(root))
+        assert all("answer word" in shown(m) for m in office.answers(root))
+        asked = Counter(request.last_user for request in model.requests)
+        assert len(asked) >= 7
+        assert max(asked.values()) == 2
 
 
 async def test_b092_a_tool_that_always_fails_at_length_ends_with_an_answer(tooled: Office) -> None:
