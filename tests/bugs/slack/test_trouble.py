@@ -117,7 +117,7 @@ async def test_b091_a_thread_that_outgrows_the_models_window_goes_on(tmp_path: P
         assert model.violations == []
 
 
-async def test_b091_a_window_smaller_than_was_said_costs_one_more_request_and_no_answer(tmp_path: Path) -> None:
+async def test_b091_a_window_smaller_than_was_said_costs_a_request_or_two_and_no_answer(tmp_path: Path) -> None:
     model = OpenAIServer(max_context=4000)
     async with open_office(tmp_path, model=model, extra=f"{ONE_TOOL}[limits]\nmemory_tokens = 8000\n") as office:
         model.on().dynamic(lambda r: Reply("answer " + "word " * 80))
@@ -128,7 +128,7 @@ async def test_b091_a_window_smaller_than_was_said_costs_one_more_request_and_no
         assert all("answer word" in shown(m) for m in office.answers(root))
         asked = Counter(request.last_user for request in model.requests)
         assert len(asked) >= 7
-        assert max(asked.values()) == 2
+        assert 1 < max(asked.values()) <= 3
 
 
 async def test_b092_a_tool_that_always_fails_at_length_ends_with_an_answer(tooled: Office) -> None:
