@@ -54,4 +54,3 @@ from generate_series(1, 250000) as g;
 
 alter table order_items add primary key (order_id, line);
 alter table orders add foreign key (customer_id) references customers (id);
-analyze customers, products, orders, order_items;
