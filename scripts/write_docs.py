@@ -20,8 +20,8 @@ from agent_core.tools.registry import ToolRegistry
 from bot.sandbox import PythonSandbox
 from bot.settings import Settings, describe_settings
 from bot.storage import open_store
+from bot.tools.databases import register_database_tools
 from bot.tools.slow_logs.tool import register_slow_log_tool
-from bot.tools.slow_queries import register_slow_query_tools
 from bot.tools.targets import Targets
 from scripts.write_api import build_api
 
@@ -49,7 +49,7 @@ def _cell(text: str) -> str:
 def load_tools() -> tuple[Tool, ...]:
     """Every tool that Hermod brings along, in the order of registration."""
     registry = ToolRegistry()
-    register_slow_query_tools(registry, Targets([]), open_store("sqlite:///never-opened.db"), SystemClock())
+    register_database_tools(registry, Targets([]), open_store("sqlite:///never-opened.db"), SystemClock())
     register_builtin(registry)
     PythonSandbox(Settings(), SystemClock()).register(registry, versions=False)
     register_slow_log_tool(registry, Targets([]), SystemClock())
