@@ -85,7 +85,7 @@ def run_pooler(lab: Lab, *, mode: str = "transaction", server_connections: int =
         yield Pooler(lab=lab, port=port)
     finally:
         if process is not None:
-            # It keeps nothing, and hears no other signal for certain: what a shell starts in the background ignores some.
+            # It keeps nothing; another signal may be ignored by what a shell has started in the background.
             process.kill()
             process.wait(timeout=10)
         shutil.rmtree(folder, ignore_errors=True)
