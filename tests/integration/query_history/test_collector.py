@@ -162,13 +162,16 @@ async def test_d09_two_databases_of_one_server_are_read_by_one_collector(any_pos
         ]
     )
     async with collecting(targets, store, HurryClock()) as collector:
-        await until_read(collector, 3, "a")
-        await until_read(collector, 3, "c")
+        await until_read(collector, 6, "a")
+        await until_read(collector, 6, "c")
     assert await instants(store, "a") == await instants(store, "b")
     assert await instants(store, "a") != await instants(store, "c")
     counted = numbers(collector, "readings_total")
     assert counted["a"] == counted["b"]
-    assert await count_calls(any_postgres, first, NUMBERS) == counted["a"] + counted["c"]
+    # The end may come between a reading and its being counted, once for each of the two that read; a third reader
+    # would make a third as many again.
+    calls, stored = await count_calls(any_postgres, first, NUMBERS), counted["a"] + counted["c"]
+    assert stored <= calls <= stored + 2
 
 
 async def test_what_is_missing_is_said_once_and_its_end_too(any_postgres: Lab, store: SqliteStore) -> None:
