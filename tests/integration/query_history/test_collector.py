@@ -164,8 +164,10 @@ async def test_d09_two_databases_of_one_server_are_read_by_one_collector(any_pos
     async with collecting(targets, store, HurryClock()) as collector:
         await until_read(collector, 6, "a")
         await until_read(collector, 6, "c")
-    assert await instants(store, "a") == await instants(store, "b")
-    assert await instants(store, "a") != await instants(store, "c")
+    one, two = list(await instants(store, "a")), list(await instants(store, "b"))
+    assert one[: len(two)] == two  # the end may come before the last is stored for both
+    assert len(one) - len(two) <= 1
+    assert one != list(await instants(store, "c"))
     counted = numbers(collector, "readings_total")
     assert counted["a"] == counted["b"]
     # The end may come between a reading and its being counted, once for each of the two that read; a third reader
