@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from pydantic import BaseModel, Field, create_model
-from pydantic.config import JsonDict
+from pydantic import BaseModel, Field
 
 from agent_core.context import Clock
 from agent_core.llm.types import ToolExample
@@ -17,9 +16,8 @@ from bot.tools.activity.blocking import read_blocking_tree
 from bot.tools.activity.ending import EndingArguments, explain_ending
 from bot.tools.activity.preflight import read_preflight
 from bot.tools.activity.running import read_running_queries
+from bot.tools.target_argument import TARGET, with_names
 from bot.tools.targets import Targets
-
-_TARGET = "Name of the database to look at. Leave it out when only one is configured."
 
 RUNNING_DESCRIPTION = """\
 List what a live Postgres, MySQL or MariaDB server executes at this very moment, the longest first, and the sessions \
@@ -84,13 +82,13 @@ class RunningArguments(BaseModel):
     include_idle_in_tx: Annotated[
         bool, Field(description="Also list sessions that hold a transaction open and do nothing.")
     ] = True
-    target: Annotated[str | None, Field(description=_TARGET)] = None
+    target: Annotated[str | None, Field(description=TARGET)] = None
 
 
 class BlockingArguments(BaseModel):
     """Arguments of ``blocking_tree``."""
 
-    target: Annotated[str | None, Field(description=_TARGET)] = None
+    target: Annotated[str | None, Field(description=TARGET)] = None
     min_wait_s: Annotated[
         float,
         Field(
@@ -106,7 +104,7 @@ class BlockingArguments(BaseModel):
 class PreflightArguments(BaseModel):
     """Arguments of ``preflight``."""
 
-    target: Annotated[str | None, Field(description=_TARGET)] = None
+    target: Annotated[str | None, Field(description=TARGET)] = None
 
 
 def register_activity_tools(registry: ToolRegistry, targets: Targets, clock: Clock) -> None:
@@ -143,19 +141,19 @@ def register_activity_tools(registry: ToolRegistry, targets: Targets, clock: Clo
     registry.register(
         running_queries,
         description=RUNNING_DESCRIPTION,
-        arguments=_with_names(RunningArguments, names),
+        arguments=with_names(RunningArguments, names),
         examples=_running_examples(names),
     )
     registry.register(
         blocking_tree,
         description=BLOCKING_DESCRIPTION,
-        arguments=_with_names(BlockingArguments, names),
+        arguments=with_names(BlockingArguments, names),
         examples=_blocking_examples(names),
     )
     registry.register(
         preflight,
         description=PREFLIGHT_DESCRIPTION,
-        arguments=_with_names(PreflightArguments, names),
+        arguments=with_names(PreflightArguments, names),
         examples=_preflight_examples(names),
     )
     _register_ending(registry, targets, names)
@@ -171,7 +169,7 @@ def _register_ending(registry: ToolRegistry, targets: Targets, names: Sequence[s
     registry.register(
         cancel_query,
         description=CANCEL_DESCRIPTION,
-        arguments=_with_names(EndingArguments, names),
+        arguments=with_names(EndingArguments, names),
         examples=(
             ToolExample(question="cancel the query of pid 4711", arguments={"pid": 4711}),
             ToolExample(question="please stop what backend 812 executes", arguments={"pid": 812}),
@@ -182,7 +180,7 @@ def _register_ending(registry: ToolRegistry, targets: Targets, names: Sequence[s
     registry.register(
         terminate_session,
         description=TERMINATE_DESCRIPTION,
-        arguments=_with_names(EndingArguments, names),
+        arguments=with_names(EndingArguments, names),
         examples=(
             ToolExample(question="kill session 4711", arguments={"pid": 4711}),
             ToolExample(question="terminate backend 812", arguments={"pid": 812}),
@@ -190,15 +188,6 @@ def _register_ending(registry: ToolRegistry, targets: Targets, names: Sequence[s
         ),
         effect=Effect.WRITE,
     )
-
-
-def _with_names(model: type[BaseModel], names: Sequence[str]) -> type[BaseModel]:
-    """Put the configured names into the schema; any other string still passes, to get our own error."""
-    if not names:
-        return model
-    extra: JsonDict = {"enum": list(names)}
-    field = Field(default=None, description=_TARGET, json_schema_extra=extra)
-    return create_model(model.__name__, __base__=model, __doc__=model.__doc__, target=(str | None, field))
 
 
 def _running_examples(names: Sequence[str]) -> tuple[ToolExample, ...]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
-from pydantic import BaseModel, Field, create_model
-from pydantic.config import JsonDict
+from pydantic import BaseModel, Field
 
 from agent_core.context import Clock
 from agent_core.llm.types import ToolExample
@@ -16,9 +14,9 @@ from bot.tools.database_health.checks import CheckName
 from bot.tools.database_health.db_health import read_db_health
 from bot.tools.database_health.index_health import read_index_health
 from bot.tools.database_health.table_health import read_table_health
+from bot.tools.target_argument import TARGET, with_names
 from bot.tools.targets import Targets
 
-_TARGET = "Name of the database to look at. Leave it out when only one is configured."
 _MOST_TABLES = 100
 _LARGEST_MB = 1_000_000
 
@@ -62,7 +60,7 @@ Example: {"checks": ["connections", "replication"]}"""
 class IndexHealthArguments(BaseModel):
     """Arguments of ``index_health``."""
 
-    target: Annotated[str | None, Field(description=_TARGET)] = None
+    target: Annotated[str | None, Field(description=TARGET)] = None
     min_size_mb: Annotated[
         float,
         Field(
@@ -77,7 +75,7 @@ class IndexHealthArguments(BaseModel):
 class TableHealthArguments(BaseModel):
     """Arguments of ``table_health``."""
 
-    target: Annotated[str | None, Field(description=_TARGET)] = None
+    target: Annotated[str | None, Field(description=TARGET)] = None
     top: Annotated[int, Field(ge=1, le=_MOST_TABLES, description="How many of the largest tables to list.")] = 20
 
 
@@ -87,7 +85,7 @@ class DatabaseHealthArguments(BaseModel):
     checks: Annotated[
         list[CheckName] | None, Field(min_length=1, description="Only these checks. Leave it out for all of them.")
     ] = None
-    target: Annotated[str | None, Field(description=_TARGET)] = None
+    target: Annotated[str | None, Field(description=TARGET)] = None
 
 
 def register_health_tools(registry: ToolRegistry, targets: Targets, clock: Clock) -> None:
@@ -115,30 +113,21 @@ def register_health_tools(registry: ToolRegistry, targets: Targets, clock: Clock
     registry.register(
         index_health,
         description=INDEX_HEALTH_DESCRIPTION,
-        arguments=_with_names(IndexHealthArguments, names),
+        arguments=with_names(IndexHealthArguments, names),
         examples=_index_examples(),
     )
     registry.register(
         table_health,
         description=TABLE_HEALTH_DESCRIPTION,
-        arguments=_with_names(TableHealthArguments, names),
+        arguments=with_names(TableHealthArguments, names),
         examples=_table_examples(),
     )
     registry.register(
         db_health,
         description=DB_HEALTH_DESCRIPTION,
-        arguments=_with_names(DatabaseHealthArguments, names),
+        arguments=with_names(DatabaseHealthArguments, names),
         examples=_database_examples(),
     )
-
-
-def _with_names(model: type[BaseModel], names: Sequence[str]) -> type[BaseModel]:
-    """Put the configured names into the schema; any other string still passes, to get our own error."""
-    if not names:
-        return model
-    extra: JsonDict = {"enum": list(names)}
-    field = Field(default=None, description=_TARGET, json_schema_extra=extra)
-    return create_model(model.__name__, __base__=model, __doc__=model.__doc__, target=(str | None, field))
 
 
 def _index_examples() -> tuple[ToolExample, ...]:

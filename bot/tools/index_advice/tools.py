@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from pydantic import BaseModel, Field, create_model
-from pydantic.config import JsonDict
+from pydantic import BaseModel, Field
 
 from agent_core.context import Clock
 from agent_core.llm.types import ToolExample
@@ -18,6 +17,7 @@ from bot.tools.index_advice.scratch import ScratchLimits
 from bot.tools.slow_queries.history import SnapshotStore
 from bot.tools.slow_queries.statement_check import LONGEST_SQL
 from bot.tools.slow_queries.time_range import FORMS
+from bot.tools.target_argument import TARGET, with_names
 from bot.tools.targets import Targets
 
 TIMEOUT_S = 120.0
@@ -26,7 +26,6 @@ TIMEOUT_S = 120.0
 DEFAULT_SCRATCH = ScratchLimits()
 """What is copied where the operator allows it."""
 
-_TARGET = "Name of the database to look at. Leave it out when only one is configured."
 _MiB = 1024 * 1024
 
 DESCRIPTION = """\
@@ -78,7 +77,7 @@ class IndexArguments(BaseModel):
             description="Least share of a statement's cost that an index has to take away.",
         ),
     ] = 0.5
-    target: Annotated[str | None, Field(description=_TARGET)] = None
+    target: Annotated[str | None, Field(description=TARGET)] = None
 
 
 def register_index_advice_tools(
@@ -123,18 +122,10 @@ def register_index_advice_tools(
         recommend,
         name="recommend_indexes",
         description=DESCRIPTION,
-        arguments=_with_names(names),
+        arguments=with_names(IndexArguments, names),
         examples=_examples(names),
         timeout_s=TIMEOUT_S,
     )
-
-
-def _with_names(names: Sequence[str]) -> type[BaseModel]:
-    if not names:
-        return IndexArguments
-    extra: JsonDict = {"enum": list(names)}
-    field = Field(default=None, description=_TARGET, json_schema_extra=extra)
-    return create_model("IndexArguments", __base__=IndexArguments, target=(str | None, field))
 
 
 def _examples(names: Sequence[str]) -> tuple[ToolExample, ...]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from pydantic import BaseModel, Field, create_model
-from pydantic.config import JsonDict
+from pydantic import BaseModel, Field
 
 from agent_core.context import Clock
 from agent_core.llm.types import ToolExample
@@ -16,9 +15,8 @@ from bot.tools.query_history.answer import QueryTrend, WindowComparison
 from bot.tools.query_history.compare import compare_two_windows
 from bot.tools.query_history.trend import read_trend
 from bot.tools.slow_queries.time_range import FORMS
+from bot.tools.target_argument import TARGET, with_names
 from bot.tools.targets import Targets
-
-_TARGET = "Name of the database to look at. Leave it out when only one is configured."
 
 TREND_DESCRIPTION = """\
 Show how one statement shape behaved over time: calls, total, mean and standard deviation for each bucket of a time \
@@ -63,7 +61,7 @@ class TrendArguments(BaseModel):
     bucket: Annotated[
         str | None, Field(max_length=40, description="Length of a bucket, such as 5min or 1h; about 40 by default.")
     ] = None
-    target: Annotated[str | None, Field(description=_TARGET)] = None
+    target: Annotated[str | None, Field(description=TARGET)] = None
 
 
 class CompareArguments(BaseModel):
@@ -83,7 +81,7 @@ class CompareArguments(BaseModel):
             json_schema_extra={"format": "time-range"},
         ),
     ]
-    target: Annotated[str | None, Field(description=_TARGET)] = None
+    target: Annotated[str | None, Field(description=TARGET)] = None
 
 
 def register_query_history_tools(registry: ToolRegistry, targets: Targets, store: HistoryStore, clock: Clock) -> None:
@@ -117,24 +115,15 @@ def register_query_history_tools(registry: ToolRegistry, targets: Targets, store
     registry.register(
         query_trend,
         description=TREND_DESCRIPTION,
-        arguments=_with_names(TrendArguments, names),
+        arguments=with_names(TrendArguments, names),
         examples=_trend_examples(),
     )
     registry.register(
         compare_windows,
         description=COMPARE_DESCRIPTION,
-        arguments=_with_names(CompareArguments, names),
+        arguments=with_names(CompareArguments, names),
         examples=_compare_examples(names),
     )
-
-
-def _with_names(model: type[BaseModel], names: Sequence[str]) -> type[BaseModel]:
-    """Put the configured names into the schema; any other string still passes, to get our own error."""
-    if not names:
-        return model
-    extra: JsonDict = {"enum": list(names)}
-    field = Field(default=None, description=_TARGET, json_schema_extra=extra)
-    return create_model(model.__name__, __base__=model, __doc__=model.__doc__, target=(str | None, field))
 
 
 def _trend_examples() -> tuple[ToolExample, ...]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, cast
 
-from pydantic import BaseModel, Field, StrictBool, StrictFloat, StrictInt, StrictStr, create_model
-from pydantic.config import JsonDict
+from pydantic import BaseModel, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from agent_core.context import Clock
 from agent_core.errors import ToolFailed
@@ -15,6 +14,7 @@ from agent_core.llm.types import ToolExample
 from agent_core.tools.registry import ToolRegistry
 from bot.tools.readonly_sql.answer import LONGEST_TIMEOUT_S, MOST_ROWS, TOOL, SqlRequest, SqlRows
 from bot.tools.slow_queries.statement_check import LONGEST_SQL
+from bot.tools.target_argument import with_names
 from bot.tools.targets import Engine, Target, Targets
 
 Run = Callable[[Target, Clock, SqlRequest], Awaitable[SqlRows]]
@@ -126,20 +126,11 @@ def register_readonly_sql_tools(registry: ToolRegistry, targets: Targets, clock:
         run_readonly,
         name=TOOL,
         description=DESCRIPTION,
-        arguments=_with_names(ReadonlySqlArguments, names),
+        arguments=with_names(ReadonlySqlArguments, names, description=_TARGET),
         examples=_examples(),
         timeout_s=_TOOL_TIMEOUT_S,
         private=True,  # live data of people: for those who asked, and kept nowhere else
     )
-
-
-def _with_names(model: type[BaseModel], names: Sequence[str]) -> type[BaseModel]:
-    """Put the configured names into the schema; any other string still passes, to get our own error."""
-    if not names:
-        return model
-    extra: JsonDict = {"enum": list(names)}
-    field = Field(default=None, description=_TARGET, json_schema_extra=extra)
-    return create_model(model.__name__, __base__=model, __doc__=model.__doc__, target=(str | None, field))
 
 
 def _examples() -> tuple[ToolExample, ...]:

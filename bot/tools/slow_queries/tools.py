@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel, Field
 from pydantic.config import JsonDict
 
 from agent_core.context import Clock
@@ -19,13 +19,13 @@ from bot.tools.slow_queries.history import SnapshotStore
 from bot.tools.slow_queries.statement_check import LONGEST_SQL
 from bot.tools.slow_queries.statements import Scope
 from bot.tools.slow_queries.time_range import FORMS
+from bot.tools.target_argument import TARGET, with_names
 from bot.tools.targets import Targets
 
 if TYPE_CHECKING:
     from bot.tools.slow_logs.answer import SlowLog
 
 _NAME: JsonDict = {"format": "name"}
-_TARGET = "Name of the database to look at. Leave it out when only one is configured."
 
 SLOW_QUERIES_DESCRIPTION = """\
 List the slowest SQL statements of a database in a time range: from the statistics of a live Postgres, MySQL or
@@ -69,7 +69,7 @@ class SlowQueryArguments(BaseModel):
             json_schema_extra={"format": "duration-s"},
         ),
     ] = 1.0
-    target: Annotated[str | None, Field(description=_TARGET)] = None
+    target: Annotated[str | None, Field(description=TARGET)] = None
     order_by: Annotated[
         Order,
         Field(
@@ -125,7 +125,7 @@ class ExplainArguments(BaseModel):
         ),
     ] = None
     format: Annotated[Form, Field(description="json adds the whole plan tree.")] = "summary"
-    target: Annotated[str | None, Field(description=_TARGET)] = None
+    target: Annotated[str | None, Field(description=TARGET)] = None
 
 
 def register_slow_query_tools(registry: ToolRegistry, targets: Targets, store: SnapshotStore, clock: Clock) -> None:
@@ -187,24 +187,15 @@ def register_slow_query_tools(registry: ToolRegistry, targets: Targets, store: S
     registry.register(
         get_slow_queries,
         description=SLOW_QUERIES_DESCRIPTION,
-        arguments=_with_names(SlowQueryArguments, names),
+        arguments=with_names(SlowQueryArguments, names),
         examples=_slow_query_examples(names),
     )
     registry.register(
         explain_query,
         description=EXPLAIN_DESCRIPTION,
-        arguments=_with_names(ExplainArguments, names),
+        arguments=with_names(ExplainArguments, names),
         examples=_explain_examples(),
     )
-
-
-def _with_names(model: type[BaseModel], names: Sequence[str]) -> type[BaseModel]:
-    """Put the configured names into the schema; any other string still passes, to get our own error."""
-    if not names:
-        return model
-    extra: JsonDict = {"enum": list(names)}
-    field = Field(default=None, description=_TARGET, json_schema_extra=extra)
-    return create_model(model.__name__, __base__=model, __doc__=model.__doc__, target=(str | None, field))
 
 
 def _slow_query_examples(names: Sequence[str]) -> tuple[ToolExample, ...]:
