@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
-
-from pydantic_core import to_json
+from typing import Literal
 
 from bot.tools.envelope import AnswerWindow, Coverage
 from bot.tools.mysql.connection import Flavor
@@ -16,7 +14,7 @@ from bot.tools.slow_logs.mysql_text import fingerprint_mysql, redact_mysql
 from bot.tools.slow_queries.answer import MayHaveExceeded, SlowQueries, SlowQuery, Truncated
 from bot.tools.slow_queries.counters import StatementKey
 from bot.tools.slow_queries.history import Choice, iso_utc
-from bot.tools.slow_queries.report import OrderBy
+from bot.tools.slow_queries.report import OrderBy, fit_rows
 from bot.tools.slow_queries.time_range import TimeRange
 from bot.tools.slow_queries.window import Activity
 from bot.tools.targets import Target
@@ -27,7 +25,6 @@ _SUSPECTS_CHARS = 4_000
 
 _GONE = "<text no longer held by the server>"
 _OVERFLOW_TEXT = "<statements that found no room in the server's table of digests>"
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +91,8 @@ def build_answer(target: Target, question: Question, found: Found, *, took_ms: f
     rows += [_row(key, sample, found, kind="single") for key, sample in found.single.items()]
     rows += [_running_row(statement) for statement in found.running]
     rows.sort(key=lambda row: _order_value(row, question.order_by), reverse=True)
-    shown = _fit(rows[:limit], _ROWS_CHARS)
-    suspects = _fit([_suspect_row(key, activity, found) for key, activity in found.may[:limit]], _SUSPECTS_CHARS)
+    shown = fit_rows(rows[:limit], _ROWS_CHARS)
+    suspects = fit_rows([_suspect_row(key, activity, found) for key, activity in found.may[:limit]], _SUSPECTS_CHARS)
     return SlowQueries(
         target=target.name,
         engine=found.flavor,
@@ -247,13 +244,3 @@ def _order_value(row: SlowQuery, order_by: OrderBy) -> float:
         "calls": row.calls,
     }
     return values[order_by]
-
-
-def _fit(rows: Sequence[_T], most: int) -> tuple[_T, ...]:
-    """The first rows, as many as fit into ``most`` characters of JSON, and at least one."""
-    used = 0
-    for count, row in enumerate(rows):
-        used += len(to_json(row))
-        if used > most and count:
-            return tuple(rows[:count])
-    return tuple(rows)

@@ -84,8 +84,8 @@ def build_answer(target: Target, question: Question, found: Found, *, took_ms: f
             f"{found.counters.hidden} statements of other roles are hidden from role "
             f"{quote_name(found.server.role)}; {grant_line(found.server)}"
         )
-    shown = _fit(rows[: question.limit], _ROWS_CHARS)
-    suspects = _fit([_suspect_row(*row, found) for row in found.may[: question.limit]], _SUSPECTS_CHARS)
+    shown = fit_rows(rows[: question.limit], _ROWS_CHARS)
+    suspects = fit_rows([_suspect_row(*row, found) for row in found.may[: question.limit]], _SUSPECTS_CHARS)
     return SlowQueries(
         target=target.name,
         engine="postgresql",
@@ -113,7 +113,7 @@ def _basis(choice: Choice) -> str:
     return "lifetime" if choice.lifetime else "window between two readings"
 
 
-def _fit(rows: Sequence[_T], most: int) -> tuple[_T, ...]:
+def fit_rows(rows: Sequence[_T], most: int) -> tuple[_T, ...]:
     """The first rows, as many as fit into ``most`` characters of JSON, and at least one."""
     used = 0
     for count, row in enumerate(rows):
