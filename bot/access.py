@@ -24,7 +24,11 @@ LOCAL_PLATFORM = "terminal"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks, and from where. ``local`` is the person at the terminal of this machine."""
+    """Who asks, and from where.
+
+    ``local`` is the person at the terminal of this machine, ``operator`` who wrote a job into the settings: no person of
+    the platform, so that only the rules for places and tools apply.
+    """
 
     platform: str
     workspace: str
@@ -35,6 +39,7 @@ class Caller:
     guest: bool = False
     unknown: bool = False
     local: bool = False
+    operator: bool = False
 
     @classmethod
     def of(cls, thread: ThreadRef, author: Author) -> Caller:
@@ -160,7 +165,7 @@ def _decide_place(policy: AccessPolicy, caller: Caller) -> Decision:
         return _refuse("I am not open to this workspace", f"to add the workspace {caller.workspace}")
     if policy.channels and not _matches(policy.channels, caller, caller.channel):
         return _refuse("I am not open to this channel", f"to add the channel {caller.channel}")
-    if policy.users and not _matches(policy.users, caller, caller.user_id):
+    if policy.users and not caller.operator and not _matches(policy.users, caller, caller.user_id):
         return _refuse("I am not open to you yet", f"to add your id {caller.user_id}")
     return ALLOWED
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import structlog
 
-from adapters.chat import Inbound, Message, Stop, ThreadRef
+from adapters.chat import Message, Stop, ThreadRef
 from bot.access import Caller, Rights
-from bot.messages import load_inbound
+from bot.jobs.job import SETTINGS_OWNER, Firing
+from bot.messages import Heard, load_inbound
 from bot.storage.base import InboxItem
 
 log = structlog.get_logger("hermod.turn")
@@ -34,7 +35,7 @@ class Turn:
 
     thread: ThreadRef
     callers: tuple[Caller, ...]
-    inbound: tuple[Inbound, ...] = ()
+    inbound: tuple[Heard, ...] = ()
     item_ids: tuple[int, ...] = ()
     stopped: bool = False
     signed: tuple[str, ...] = ()
@@ -55,7 +56,7 @@ class Read:
     """An item with what it holds; None where that cannot be read."""
 
     item: InboxItem
-    inbound: Inbound | None
+    inbound: Heard | None
 
     @property
     def order(self) -> tuple[datetime, int]:
@@ -121,7 +122,7 @@ def _build_turn(thread: ThreadRef, reads: Sequence[Read], *, stopped: bool = Fal
     inbound = tuple(read.inbound for read in reads if read.inbound is not None)
     return Turn(
         thread=thread,
-        callers=tuple(dict.fromkeys(Caller.of(thread, i.author) for i in inbound)),
+        callers=tuple(dict.fromkeys(_find_caller(thread, i) for i in inbound)),
         inbound=inbound,
         item_ids=tuple(read.item.id for read in reads),
         stopped=stopped,
@@ -129,7 +130,12 @@ def _build_turn(thread: ThreadRef, reads: Sequence[Read], *, stopped: bool = Fal
     )
 
 
-def _read(item: InboxItem) -> Inbound | None:
+def _find_caller(thread: ThreadRef, heard: Heard) -> Caller:
+    operator = isinstance(heard, Firing) and heard.author == SETTINGS_OWNER
+    return replace(Caller.of(thread, heard.author), operator=operator)
+
+
+def _read(item: InboxItem) -> Heard | None:
     try:
         return load_inbound(item.kind, item.payload)
     except (KeyError, ValueError) as e:
