@@ -35,6 +35,7 @@ from bot.models import (
     build_prices,
     build_router,
     describe_state,
+    find_agent,
     load_templates,
     measure_providers,
     offer_workers,
@@ -73,6 +74,7 @@ class App:
         redactor: Redactor,
         clock: Clock,
         tap: EventTap | None,
+        agent: str = "",
     ) -> None:
         self.settings = settings
         self.models = tuple(models)
@@ -95,7 +97,7 @@ class App:
         own = self._build_own_commands()
         self._show_surfaces(policy)
         self._offer_commands([command.info for command in own], policy)
-        self.session = self._build_session(own, tap)
+        self.session = self._build_session(own, tap, agent)
         self.dispatcher = Dispatcher(store=store, work=self.session, prefixes=prefixes, owner=owner, clock=clock)
         self.inbox = Inbox(
             store=store,
@@ -117,7 +119,7 @@ class App:
         self._dispatching: asyncio.Task[None] | None = None
         self._sandbox: tuple[asyncio.Task[None], ...] = ()
 
-    def _build_session(self, own: Sequence[OwnCommand], tap: EventTap | None) -> Session:
+    def _build_session(self, own: Sequence[OwnCommand], tap: EventTap | None, chosen: str) -> Session:
         """Build what works on threads: the engine's loop, and everything that a turn needs around it."""
         settings, tools, prompts = self.settings, self.tools, load_templates(self.settings)
         loop = AgentLoop(
@@ -128,15 +130,18 @@ class App:
             cache=self._cache,
         )
         offer_workers(settings, prompts, tools.registry, loop, tools.executor)
+        agent, prompt = _build_agent(settings, self.models), prompts["operations"]
+        if chosen:
+            agent, prompt = find_agent(settings, prompts, tools.registry, chosen)
         prefix = "" if settings.slack is None else settings.slack.command_prefix
         return Session(
             store=self.store,
             adapters=self.adapters,
             sender=self.sender,
             loop=loop,
-            agent=_build_agent(settings, self.models),
+            agent=agent,
             limits=self.limits,
-            prompt=prompts["operations"],
+            prompt=prompt,
             commands=CommandRunner(tools.executor, registry=tools.registry, own=own, prefix=prefix),
             words=ThreadWords(self.store, self._load_counter, self.router.states, self.clock, memory=self.memory),
             access=self.access,
@@ -302,6 +307,7 @@ async def open_app(
     prefixes: Sequence[str],
     tap: EventTap | None = None,
     clock: Clock | None = None,
+    agent: str = "",
 ) -> AsyncIterator[App]:
     """Build an app, open its storage, and close all of it at the end. It is not started yet.
 
@@ -312,9 +318,10 @@ async def open_app(
         prefixes: the threads that this process works on, see ``Store.claim_thread``.
         tap: follows every run's events.
         clock: time; the machine's by default.
+        agent: the worker that answers in the place of the usual agent; empty: the usual one.
 
     Raises:
-        ConfigError: a module of tools cannot be loaded.
+        ConfigError: a module of tools cannot be loaded, or there is no such agent.
         StoreError: the storage cannot be used.
     """
     clock = clock or SystemClock()
@@ -336,6 +343,7 @@ async def open_app(
                 redactor=redactor,
                 clock=clock,
                 tap=tap,
+                agent=agent,
             )
         finally:
             await tools.aclose()

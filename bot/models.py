@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from agent_core.llm.pricing import Price, PriceList
 from agent_core.llm.provider import Provider
 from agent_core.llm.retry import RetryPolicy
 from agent_core.llm.router import ProviderState, Route, Router
-from agent_core.prompts import Prompts, load_prompts
+from agent_core.prompts import Prompts, PromptTemplate, load_prompts
 from agent_core.runtime.loop import AgentLoop
 from agent_core.tools.executor import ToolExecutor
 from agent_core.tools.registry import ToolRegistry
@@ -193,6 +193,22 @@ def offer_workers(
             if name in {*settings.workers, "report_generator"} or not EVERYDAY.issuperset(worker.agent.tools or ())
         }
         register_call_worker(registry, workers, loop=loop, executor=executor)
+
+
+def find_agent(settings: Settings, prompts: Prompts, registry: ToolRegistry, name: str) -> tuple[Agent, PromptTemplate]:
+    """Return a worker, built in or configured, as an agent that people talk to, and its instructions with their gaps.
+
+    Call it when every tool is registered.
+
+    Raises:
+        ConfigError: there is no such worker (the message has the known names), or a configured one is not usable.
+    """
+    configured = [build_worker(own, worker, registry.names()) for own, worker in settings.workers.items()]
+    workers = build_workers(configured, prompts, registry)
+    worker = workers.get(name)
+    if worker is None or isinstance(worker.template, str):  # a name only before build_workers
+        raise ConfigError(f"there is no agent {name!r}; known are {', '.join(sorted(workers))}")
+    return replace(worker.agent, stream=True), worker.template
 
 
 def build_worker(name: str, worker: WorkerSettings, registered: Collection[str]) -> Worker:

@@ -120,6 +120,9 @@ def demo(
 @app.command()
 def ask(
     question: Annotated[str, typer.Argument(help="What to ask.")],
+    agent: Annotated[
+        str, typer.Option(help="Worker that answers, such as researcher; else the usual agent.", show_default=False)
+    ] = "",
     config: Config = None,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -127,7 +130,7 @@ def ask(
     """Ask one question; exit 0 when it was answered, 1 when the run failed, 2 on bad settings."""
     from bot.cli.ask import run_ask
 
-    _finish(run_ask(question, config=config, as_json=as_json, verbose=verbose))
+    _finish(run_ask(question, config=config, as_json=as_json, verbose=verbose, agent=agent))
 
 
 @app.command()

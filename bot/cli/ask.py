@@ -11,11 +11,11 @@ from bot.cli.local import LocalAnswer, open_thread
 from bot.cli.setup import print_json, print_text, set_up
 
 
-async def run_ask(question: str, *, config: Path | None, as_json: bool, verbose: bool) -> int:
-    """Ask one question in a new thread."""
+async def run_ask(question: str, *, config: Path | None, as_json: bool, verbose: bool, agent: str = "") -> int:
+    """Ask one question in a new thread; ``agent`` names the worker that answers, empty: the usual agent."""
     settings = set_up(config, verbose=verbose)
     drawn = sys.stdout if sys.stdout.isatty() and not as_json else None
-    async with open_thread(settings, channel="ask", output=drawn) as thread:
+    async with open_thread(settings, channel="ask", output=drawn, agent=agent) as thread:
         try:
             answer = await thread.ask(question)
         except asyncio.CancelledError:

@@ -59,7 +59,13 @@ def _user_name() -> str:
 
 @asynccontextmanager
 async def open_thread(
-    settings: Settings, *, channel: str, thread: str = "", tap: EventSink | None = None, output: TextIO | None = None
+    settings: Settings,
+    *,
+    channel: str,
+    thread: str = "",
+    tap: EventSink | None = None,
+    output: TextIO | None = None,
+    agent: str = "",
 ) -> AsyncIterator[LocalThread]:
     """Open an app that serves one local thread and nothing else; a running ``hermod run`` is not disturbed.
 
@@ -68,13 +74,15 @@ async def open_thread(
         channel, thread: name the thread; without ``thread`` it is a new one.
         tap: follows the runs' events.
         output: where replies are drawn as they are posted; None for callers that print them.
+        agent: see ``open_app``.
     """
     posted: list[Reply] = []
     author = Author(id="local", name=_user_name())
     adapter = TerminalAdapter(channel=channel, output=output, author=author, on_post=posted.append, folder=Path.cwd())
     place = adapter.build_thread(thread)
     follow = None if tap is None else (lambda thread_key, event: tap(event))
-    async with open_app(settings, os.environ, adapters={"terminal": adapter}, prefixes=[place.key], tap=follow) as app:
+    adapters, prefixes = {"terminal": adapter}, [place.key]
+    async with open_app(settings, os.environ, adapters=adapters, prefixes=prefixes, tap=follow, agent=agent) as app:
         await app.open_quietly()
         await adapter.start(app.inbox.accept)
         try:
