@@ -19,6 +19,7 @@ from typing import Literal, Protocol
 
 from agent_core.context import JournalEntry, StepState
 from bot.storage.installations import InstallationStore
+from bot.storage.jobs import JobStore
 from bot.storage.snapshots import HistoryStore
 
 
@@ -237,7 +238,8 @@ class RunOutcome:
 
     ``state`` is ``finished`` or ``error``. The run's inbox items become done, and with them the open ones of
     ``answered`` (ids); ``messages`` join the history, those that were erased meanwhile without their text;
-    ``outbox`` waits to be posted, ``usage`` is added, ``summary`` replaces the thread's.
+    ``outbox`` waits to be posted, ``usage`` is added, ``summary`` replaces the thread's. ``sequel`` is what follows
+    the run's first post once it is there, see ``JobStore.open_thread``; empty: nothing.
     """
 
     state: Literal["finished", "error"]
@@ -249,6 +251,7 @@ class RunOutcome:
     usage: tuple[UsageRow, ...] = ()
     summary: SummaryRow | None = None
     answered: tuple[int, ...] = ()
+    sequel: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,7 +332,7 @@ class Counts:
 # -- verbs -----------------------------------------------------------------------------------------
 
 
-class Store(InstallationStore, HistoryStore, Protocol):
+class Store(InstallationStore, HistoryStore, JobStore, Protocol):
     """See the module's rules."""
 
     async def open(self) -> None:
@@ -375,7 +378,7 @@ class Store(InstallationStore, HistoryStore, Protocol):
         ...
 
     async def knows_thread(self, thread_key: str) -> bool:
-        """True when something of this thread was ever accepted."""
+        """True when something of this thread was ever accepted, or it was opened (``JobStore.open_thread``)."""
         ...
 
     async def claim_thread(self, owner: str, *, prefixes: Sequence[str], lease_s: float, now: datetime) -> Claim | None:
@@ -457,7 +460,10 @@ class Store(InstallationStore, HistoryStore, Protocol):
 
     # history
     async def save_past(self, claim: Claim, run_id: str, message: NewMessage | None) -> None:
-        """Put what was said before Hermod came into the history, once; None: it could not be read this time."""
+        """Put what was said before Hermod came into the history, once; None: it could not be read this time.
+
+        Quietly does nothing when the thread was opened meanwhile (``JobStore.open_thread``): its past is settled then.
+        """
         ...
 
     async def load_messages(
@@ -489,8 +495,9 @@ class Store(InstallationStore, HistoryStore, Protocol):
     async def forget_thread(self, thread_key: str) -> Kept:
         """Drop what was said and found in a thread: history, summary, outputs, steps, traces, and texts in and out.
 
-        What is open or under way stays until it is answered. The rows that make a redelivery known, numbers (usage,
-        feedback), and the audit chain stay, without content.
+        Also proposals that nobody confirmed, the sequel of a run whose posts are settled, and all of that of the
+        thread that this one was opened from. What is open or under way stays until it is answered. The rows that make
+        a redelivery known, numbers (usage, feedback), and the audit chain stay, without content.
 
         Returns:
             What was dropped.
@@ -498,7 +505,11 @@ class Store(InstallationStore, HistoryStore, Protocol):
         ...
 
     async def list_sessions(self, *, limit: int = 50, author: str = "") -> tuple[SessionRow, ...]:
-        """Threads, the most recently active first; with ``author`` (``platform:id``) only where they used a model."""
+        """Threads, the most recently active first; with ``author`` (``platform:id``) only where they used a model.
+
+        A thread that another one was opened from, and that has no history of its own, is not listed: its runs and
+        its authors count for the other one.
+        """
         ...
 
     # outbox

@@ -30,7 +30,7 @@ class JobRow:
 
     Args:
         job_id: never changes, and is never used again.
-        name: what people call it: lower-case letters, digits, ``-``; unique.
+        name: what people call it: lower-case letters, digits, ``-``; unique. Capitals are stored as small letters.
         origin: ``settings`` (``[reports.NAME]``) or ``chat``.
         place: the channel that its reports are posted to, ``slack:T1/C1``.
         owner: whose rights it runs with, ``slack:U1``; empty for one of the settings.
@@ -74,8 +74,8 @@ FiringOutcome = Literal["fired", "duplicate", "skipped"]
 class JobRunRow:
     """What became of a time of a job.
 
-    ``state``: ``waiting`` in the inbox, ``running``, ``done`` (its run ended, well or not), or ``skipped``. ``thread_key``
-    is where it was carried out.
+    ``state``: ``waiting`` in the inbox, ``running``, ``done`` (its run ended, well or not), or ``skipped``.
+    ``thread_key`` is where it is carried out; empty for one that was skipped.
     """
 
     job_id: str
@@ -127,7 +127,7 @@ class JobStore(Protocol):
         ...
 
     async def list_jobs(self, *, place: str = "") -> tuple[JobRow, ...]:
-        """All jobs by name, or those of one channel."""
+        """All jobs by name (characters in the order of their numbers), or those of one channel."""
         ...
 
     async def delete_job(self, job_id: str) -> bool:
@@ -139,7 +139,10 @@ class JobStore(Protocol):
         ...
 
     async def list_due_jobs(self, *, now: datetime, limit: int = 100) -> tuple[JobRow, ...]:
-        """Active jobs whose ``next_at`` is ``now`` or earlier, the longest due first. Costs the same however many wait."""
+        """Active jobs whose ``next_at`` is ``now`` or earlier, the longest due first.
+
+        Costs the same however many wait for a later time.
+        """
         ...
 
     async def fire_job(
@@ -153,12 +156,13 @@ class JobStore(Protocol):
     ) -> tuple[FiringOutcome, ...] | None:
         """Decide about times of a job: make their inbox rows, and move the job on to ``next_at``, in one transaction.
 
-        With ``overlap="skip"`` a time is skipped while an earlier one (also of the same call) waits or runs. The revision
-        stays. A job that is paused fires all the same: the caller decides.
+        With ``overlap="skip"`` a time is skipped while an earlier one (also of the same call) waits or runs. The
+        revision stays. A job that is paused fires all the same: the caller decides. The queue limit does not count.
+        Durable against power loss when this returns.
 
         Returns:
-            What became of each; None, and nothing is changed, when the job was deleted, or its revision or ``next_at`` is
-            not that of ``job`` any more.
+            What became of each; None, and nothing is changed, when the job was deleted, or its revision or ``next_at``
+            is not that of ``job`` any more.
         """
         ...
 
@@ -171,7 +175,10 @@ class JobStore(Protocol):
         ...
 
     async def take_proposal(self, thread_key: str, author: str, *, after: datetime) -> Proposal | None:
-        """Remove a person's proposal in a thread and return it; one made at or before ``after`` counts as none."""
+        """Remove a person's proposal in a thread and return it; one made at or before ``after`` counts as none.
+
+        It is removed all the same. Of several who take it at once, one gets it.
+        """
         ...
 
     async def load_sequel(self, run_id: str) -> str | None:
@@ -184,7 +191,11 @@ class JobStore(Protocol):
         """Record a post of the claimed thread as delivered, and begin its thread with ``opening``, in one transaction.
 
         The run's sequel is gone then. The new thread is known (``knows_thread``), its past needs no reading, and
-        ``forget_thread`` of it covers the run and the thread that it came from, too. When the thread exists already its
-        history and posts are added to.
+        ``forget_thread`` of it covers the run and the thread that it came from, too. When the thread exists already
+        its history and posts are added to. The history's rows are of ``run_id``.
+
+        Raises:
+            Fenced: the claim is lost.
+            StoreError: the post is settled already, or the run is not one of the claimed thread.
         """
         ...

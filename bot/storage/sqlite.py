@@ -46,6 +46,7 @@ from bot.storage.base import (
 )
 from bot.storage.sqlite_connection import Reader, Tx, Writer
 from bot.storage.sqlite_installations import SqliteInstallations
+from bot.storage.sqlite_jobs import SqliteJobs
 from bot.storage.sqlite_rows import build_micros
 from bot.storage.sqlite_snapshots import SqliteSnapshots
 
@@ -53,7 +54,7 @@ _AUDIT_PAGE = 1000
 _BEFORE_ALL = -(2**63)
 
 
-class SqliteStore(SqliteInstallations, SqliteSnapshots):
+class SqliteStore(SqliteInstallations, SqliteSnapshots, SqliteJobs):
     """A ``Store`` in one SQLite file; several processes may use the file at once.
 
     Args:

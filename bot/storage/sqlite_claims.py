@@ -31,6 +31,8 @@ _FREE = "(owner IS NULL OR lease_until <= ?)"
 _UNDELIVERED = "state IN ('pending', 'sending')"
 PAST_TRIES = 3
 """How often it is tried to read what was said in a thread before Hermod came."""
+NO_LIMIT = 2**31
+"""Of the queue, for what is not a question."""
 
 
 def check_claim(tx: Tx, claim: Claim) -> None:
@@ -73,7 +75,7 @@ def accept(tx: Tx, item: NewInboxItem, queue_limit: int, refusal: NewOutboxItem 
     full = len(waiting) >= queue_limit
     (counted,) = tx.all(
         "UPDATE thread SET last_seq = last_seq + 1,"
-        " past_left = CASE WHEN ? AND last_seq = 0 THEN ? ELSE past_left END,"
+        " past_left = CASE WHEN ? AND last_seq = 0 AND opened_from IS NULL THEN ? ELSE past_left END,"
         " open_since = CASE WHEN ? THEN open_since ELSE coalesce(open_since, ?) END"
         " WHERE thread_key = ? RETURNING last_seq",
         item.inside,
@@ -101,8 +103,9 @@ def accept(tx: Tx, item: NewInboxItem, queue_limit: int, refusal: NewOutboxItem 
 
 
 def knows_thread(tx: Tx, thread_key: str) -> bool:
-    """Tell whether an inbox row was ever stored for the thread (a mere notice does not count)."""
-    return tx.one("SELECT 1 FROM thread WHERE thread_key = ? AND last_seq > 0", thread_key) is not None
+    """Tell whether an inbox row was ever stored for the thread (a mere notice does not count), or it was opened."""
+    row = tx.one("SELECT 1 FROM thread WHERE thread_key = ? AND (last_seq > 0 OR opened_from IS NOT NULL)", thread_key)
+    return row is not None
 
 
 def load_open(tx: Tx, thread_key: str, after_seq: int) -> tuple[InboxItem, ...]:

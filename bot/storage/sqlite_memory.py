@@ -109,39 +109,64 @@ def load_output(tx: Tx, thread_key: str, output_id: str) -> str | None:
     return None if row is None else str(row["text"])
 
 
-_ENDED = "SELECT run_id FROM run WHERE thread_key = ? AND ended_at IS NOT NULL"
+# ?1 and ?2 are the thread and the one that it was opened from, or twice the same.
+_BOTH = "thread_key IN (?1, ?2)"
+_ENDED = f"SELECT run_id FROM run WHERE {_BOTH} AND ended_at IS NOT NULL"
+_SETTLED = "state IN ('delivered', 'failed')"
+_SEQUELS = (
+    f"sequel WHERE run_id IN ({_ENDED})"
+    f" AND run_id NOT IN (SELECT run_id FROM outbox WHERE {_BOTH} AND run_id IS NOT NULL AND NOT {_SETTLED})"
+)
 _KEPT = {
-    "messages": "message WHERE thread_key = ?",
-    "summary": "summary WHERE thread_key = ? AND text <> ''",
-    "outputs": "output WHERE thread_key = ?",
+    "messages": f"message WHERE {_BOTH}",
+    "summary": f"summary WHERE {_BOTH} AND text <> ''",
+    "outputs": f"output WHERE {_BOTH}",
     "steps": f"step WHERE run_id IN ({_ENDED})",
-    "traces": "run WHERE thread_key = ? AND ended_at IS NOT NULL AND record <> ''",
-    "said": "inbox WHERE thread_key = ? AND state IN ('done', 'refused') AND payload <> ''",
-    "answered": "outbox WHERE thread_key = ? AND state IN ('delivered', 'failed') AND body <> ''",
+    "traces": f"run WHERE {_BOTH} AND ended_at IS NOT NULL AND record <> ''",
 }
+_TEXTS = (
+    f"inbox WHERE {_BOTH} AND state IN ('done', 'refused') AND payload <> ''",
+    f"outbox WHERE {_BOTH} AND {_SETTLED} AND body <> ''",
+    f"proposal WHERE {_BOTH}",
+    _SEQUELS,
+)
+
+
+def _find_both(tx: Tx, thread_key: str) -> tuple[str, str]:
+    """Return a thread and the one that it was opened from; where people began, twice the thread."""
+    row = tx.one("SELECT coalesce(opened_from, thread_key) AS origin FROM thread WHERE thread_key = ?", thread_key)
+    return thread_key, thread_key if row is None else row["origin"]
 
 
 def count_kept(tx: Tx, thread_key: str) -> Kept:
     """Count the content of everything in a thread that is over."""
-    counts = {
-        name: int(tx.all(f"SELECT count(*) AS n FROM {rows}", thread_key)[0]["n"]) for name, rows in _KEPT.items()
-    }
-    (sums,) = tx.all("SELECT coalesce(sum(tokens), 0) AS tokens FROM message WHERE thread_key = ?", thread_key)
-    texts = counts.pop("said") + counts.pop("answered")
-    return Kept(**counts, tokens=sums["tokens"], texts=texts)
+    both = _find_both(tx, thread_key)
+
+    def count(rows: str) -> int:
+        return int(tx.all(f"SELECT count(*) AS n FROM {rows}", *both)[0]["n"])
+
+    (sums,) = tx.all(f"SELECT coalesce(sum(tokens), 0) AS tokens FROM message WHERE {_BOTH}", *both)
+    return Kept(
+        **{name: count(rows) for name, rows in _KEPT.items()},
+        tokens=sums["tokens"],
+        texts=sum(map(count, _TEXTS)),
+    )
 
 
 def forget_thread(tx: Tx, thread_key: str) -> Kept:
     """Drop the content of everything in a thread that is over; return what that was."""
     kept = count_kept(tx, thread_key)
+    both = _find_both(tx, thread_key)
     for statement in (
-        "DELETE FROM message WHERE thread_key = ?",
-        "DELETE FROM summary WHERE thread_key = ?",
-        "DELETE FROM output WHERE thread_key = ?",
+        f"DELETE FROM message WHERE {_BOTH}",
+        f"DELETE FROM summary WHERE {_BOTH}",
+        f"DELETE FROM output WHERE {_BOTH}",
         f"DELETE FROM step WHERE run_id IN ({_ENDED})",
-        "UPDATE run SET record = '' WHERE thread_key = ? AND ended_at IS NOT NULL",
-        "UPDATE inbox SET payload = '' WHERE thread_key = ? AND state IN ('done', 'refused')",
-        "UPDATE outbox SET body = '' WHERE thread_key = ? AND state IN ('delivered', 'failed')",
+        f"DELETE FROM proposal WHERE {_BOTH}",
+        f"DELETE FROM {_SEQUELS}",
+        f"UPDATE run SET record = '' WHERE {_BOTH} AND ended_at IS NOT NULL",
+        f"UPDATE inbox SET payload = '' WHERE {_BOTH} AND state IN ('done', 'refused')",
+        f"UPDATE outbox SET body = '' WHERE {_BOTH} AND {_SETTLED}",
     ):
-        tx.do(statement, thread_key)
+        tx.do(statement, *both)
     return kept

@@ -19,7 +19,7 @@ from bot.storage.base import (
     StepRow,
     StoreError,
 )
-from bot.storage.sqlite_claims import accept, add_outbox, check_claim
+from bot.storage.sqlite_claims import NO_LIMIT, accept, add_outbox, check_claim
 from bot.storage.sqlite_connection import Tx
 from bot.storage.sqlite_ledger import add_usage
 from bot.storage.sqlite_memory import append_messages, blank_message, save_summary
@@ -33,8 +33,6 @@ from bot.storage.sqlite_rows import (
 )
 
 _FINAL = ("finished", "error")
-NO_LIMIT = 2**31
-"""Of the queue, for what is not a question."""
 
 
 def begin_run(tx: Tx, claim: Claim, run: RunRow, item_ids: Sequence[int]) -> None:
@@ -159,6 +157,8 @@ def finish_run(tx: Tx, claim: Claim, run_id: str, outcome: RunOutcome) -> None:
         add_outbox(tx, item)
     for usage in outcome.usage:
         add_usage(tx, usage)
+    if outcome.sequel:
+        tx.do("INSERT INTO sequel (run_id, body) VALUES (?, ?)", run_id, outcome.sequel)
 
 
 def refresh_open_since(tx: Tx, thread_key: str) -> None:
@@ -208,6 +208,8 @@ def save_past(tx: Tx, claim: Claim, run_id: str, message: NewMessage | None) -> 
         tx.do("UPDATE thread SET past_left = max(past_left - 1, 0) WHERE thread_key = ?", claim.thread_key)
         return
     if not tx.do("UPDATE thread SET past_left = 0 WHERE thread_key = ? AND past_left > 0", claim.thread_key):
+        if tx.one("SELECT 1 FROM thread WHERE thread_key = ? AND opened_from IS NOT NULL", claim.thread_key):
+            return
         raise StoreError(f"what was said in {claim.thread_key} before is settled already; nothing was changed")
     append_messages(tx, claim.thread_key, run_id, (message,), build_micros(message.created_at))
 
@@ -268,16 +270,29 @@ def list_runs(tx: Tx, thread_key: str | None, limit: int) -> tuple[RunRow, ...]:
     return tuple(map(parse_run, rows))
 
 
+_SILENT_ORIGIN = (
+    "SELECT o.thread_key FROM thread o WHERE o.thread_key = t.opened_from"
+    " AND NOT EXISTS (SELECT 1 FROM message m WHERE m.thread_key = o.thread_key)"
+)
+
+
 def list_sessions(tx: Tx, limit: int, author: str) -> tuple[SessionRow, ...]:
-    """Return threads with their counts; ``busy`` means open items or a run that is not final."""
-    theirs = "AND t.thread_key IN (SELECT thread_key FROM usage WHERE author = ?)" if author else ""
+    """Return threads with their counts; ``busy`` means open items or a run that is not final.
+
+    A thread without a history that another was opened from is not listed; its runs count for that one.
+    """
+    used = "SELECT thread_key FROM usage WHERE author = ?"
+    theirs = f"AND (t.thread_key IN ({used}) OR ({_SILENT_ORIGIN}) IN ({used}))" if author else ""
     rows = tx.all(
         "SELECT t.thread_key, t.last_at, t.open_since IS NOT NULL AS busy,"
         " (SELECT count(*) FROM message m WHERE m.thread_key = t.thread_key) AS messages,"
         " (SELECT coalesce(sum(m.tokens), 0) FROM message m WHERE m.thread_key = t.thread_key) AS tokens,"
-        " (SELECT count(*) FROM run r WHERE r.thread_key = t.thread_key) AS runs"
-        f" FROM thread t WHERE t.last_seq > 0 {theirs} ORDER BY t.last_at DESC, t.id DESC LIMIT ?",
-        *((author,) if author else ()),
+        f" (SELECT count(*) FROM run r WHERE r.thread_key IN (t.thread_key, ({_SILENT_ORIGIN}))) AS runs"
+        " FROM thread t WHERE (t.last_seq > 0 OR t.opened_from IS NOT NULL)"
+        " AND NOT (EXISTS (SELECT 1 FROM thread o WHERE o.opened_from = t.thread_key)"
+        " AND NOT EXISTS (SELECT 1 FROM message m WHERE m.thread_key = t.thread_key))"
+        f" {theirs} ORDER BY t.last_at DESC, t.id DESC LIMIT ?",
+        *((author, author) if author else ()),
         max(limit, 0),
     )
     return tuple(

@@ -16,8 +16,8 @@ from bot.storage.migrate import load_migrations, migrate, split_statements
 NEWEST = load_migrations()[-1][0]
 TABLES = {
     "approval", "audit", "draft", "erased", "feedback", "inbox", "installation", "lease", "message", "outbox", "output",
-    "run", "schedule", "schedule_run", "schema_version", "snapshot", "snapshot_row", "statement", "step", "summary",
-    "thread", "usage", "used_nonce",
+    "proposal", "run", "schedule", "schedule_run", "schema_version", "sequel", "snapshot", "snapshot_row", "statement",
+    "step", "summary", "thread", "usage", "used_nonce",
 }  # fmt: skip
 
 
