@@ -16,6 +16,7 @@ from agent_core.memory.conversation import Conversation
 from agent_core.observe import trace_as_data
 from agent_core.runtime.keeping import CACHE
 from agent_core.runtime.state import RunRecord, RunState
+from bot.jobs.sequel import has_posts
 from bot.models import count
 from bot.question import build_question
 from bot.storage.base import NewMessage, NewOutboxItem, RunOutcome, SummaryRow, UsageRow
@@ -45,6 +46,7 @@ class Answer:
         files: go along with the text.
         private: for the one who gave the command or pressed the button only.
         private_to, respond_to, feedback: see ``adapters.chat.Reply``; ``address_answer`` fills them.
+        sequel: what follows in the thread of the text once that is posted (``bot.jobs.sequel``); empty: nothing.
     """
 
     text: str
@@ -59,10 +61,11 @@ class Answer:
     private_to: str = ""
     respond_to: str = ""
     feedback: str = ""
+    sequel: str = ""
 
 
 def address_answer(answer: Answer, turn: Turn, run_id: str) -> Answer:
-    """Say for whom an answer is, and how it gets there; what a run found can be rated.
+    """Say for whom an answer is, and how it gets there; what a run found can be rated, at the end of its last post.
 
     A pressed button is acknowledged to the one who pressed it, a stop sign only where the platform tells how; what it
     ended is everybody's. A refused command is nobody else's business.
@@ -79,7 +82,7 @@ def address_answer(answer: Answer, turn: Turn, run_id: str) -> Answer:
         answer,
         private_to=first.author.id if first is not None and (answer.private or hidden) else "",
         respond_to=respond_to,
-        feedback=run_id if found else "",
+        feedback=run_id if found and not has_posts(answer.sequel) else "",
     )
 
 
