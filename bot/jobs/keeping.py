@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 import structlog
-from pydantic_core import to_json
 
 from adapters.chat import Author, ChatAdapter, ThreadRef
 from agent_core.context import Clock
@@ -28,6 +27,7 @@ from bot.jobs.job import (
     load_spec,
     parse_place,
 )
+from bot.messages import dump_inbound, event_key, kind_of
 from bot.storage.base import NewInboxItem, Store
 from bot.storage.jobs import JobRow, JobState, NewFiring
 
@@ -324,10 +324,10 @@ def build_owner(row: JobRow) -> Author:
 def build_new_firing(firing: Firing, now: datetime) -> NewFiring:
     """Build the inbox row that has a firing carried out."""
     item = NewInboxItem(
-        event_key=f"job:{firing.job_id}/{firing.run_key}",
+        event_key=event_key(firing),
         thread_key=firing.thread.key,
-        kind="firing",
-        payload=to_json(firing).decode(),
+        kind=kind_of(firing),
+        payload=dump_inbound(firing),
         received_at=now,
     )
     return NewFiring(run_key=firing.run_key, item=item)
