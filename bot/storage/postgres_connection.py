@@ -1,0 +1,276 @@
+"""The connections to a Postgres database: a small pool, and transactions on it.
+
+Nothing is left behind in a session, so a pooler in transaction mode (PgBouncer) may stand in between: no prepared
+statements, no settings but those of a transaction, which are sent together with its BEGIN. Writing runs at READ
+COMMITTED: verbs lock the row that decides (their thread's) first, and each later statement sees what was committed
+until then. Reading sees one state of the database (REPEATABLE READ, READ ONLY).
+
+A connection that turns out to be dead at BEGIN is replaced and nobody hears of it; one that breaks later fails the
+verb under way, and the next one gets another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from bot.storage.base import StoreError
+from bot.storage.postgres_failures import describe, explain, explain_connect
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection, AsyncCursor
+    from psycopg.rows import DictRow
+    from psycopg_pool import AsyncConnectionPool
+
+T = TypeVar("T")
+
+Row = Mapping[str, Any]
+"""A row as the wire has it, by column; ``postgres_rows`` makes values of it."""
+
+CONNECT_TIMEOUT_S = 5
+STATEMENT_TIMEOUT_S = 30
+LOCK_TIMEOUT_S = 10
+CONNECTIONS_MAX = 8
+TRIES = 8
+"""Of a transaction that another one got in the way of."""
+
+_SILENCE_S = STATEMENT_TIMEOUT_S + 5.0
+WAIT_S = 10.0
+_RECONNECT_S = 2.0
+_ROLLBACK_S = 5.0
+_PAUSE_S = 0.02
+APPLICATION = "hermod"
+_LIMITS = (
+    f"SET LOCAL statement_timeout = '{STATEMENT_TIMEOUT_S}s'; SET LOCAL lock_timeout = '{LOCK_TIMEOUT_S}s';"
+    f" SET LOCAL idle_in_transaction_session_timeout = '{STATEMENT_TIMEOUT_S}s'"
+)
+_BEGIN = f"BEGIN ISOLATION LEVEL READ COMMITTED; {_LIMITS}".encode()
+# A server that waits for standbys by its own settings (remote_apply) goes on doing so.
+_BEGIN_DURABLE = _BEGIN + (
+    b"; SELECT set_config('synchronous_commit', 'on', true)"
+    b" WHERE current_setting('synchronous_commit') IN ('off', 'local')"
+)
+_BEGIN_READ = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {_LIMITS}".encode()
+
+# Another transaction was in the way, and the same work from the beginning sees what that one left: a serialization
+# failure, a deadlock, and a row that was inserted at the same moment.
+_AGAIN = ("40001", "40P01", "23505")
+
+
+class Tx:
+    """A running transaction. Placeholders are ``%s``; a literal ``%`` is written ``%%``."""
+
+    def __init__(self, connection: AsyncConnection[DictRow]) -> None:
+        self._connection = connection
+
+    async def all(self, sql: str, *values: object) -> list[Row]:
+        """Return every row."""
+        return list(await (await self._execute(sql, values)).fetchall())
+
+    async def one(self, sql: str, *values: object) -> Row | None:
+        """Return the first row, or None."""
+        rows = await (await self._execute(sql, values)).fetchall()
+        return rows[0] if rows else None
+
+    async def do(self, sql: str, *values: object) -> int:
+        """Change rows; return how many."""
+        return (await self._execute(sql, values)).rowcount
+
+    async def _execute(self, sql: str, values: Sequence[object]) -> AsyncCursor[DictRow]:
+        import psycopg
+
+        async with asyncio.timeout(_SILENCE_S):
+            try:
+                return await self._connection.execute(sql.encode(), values)
+            except (psycopg.DataError, UnicodeEncodeError) as error:
+                if getattr(error, "sqlstate", None) is not None:
+                    raise
+                # It was not sent: text holds what Postgres has no room for.
+                cleaned = [clean(value) if isinstance(value, str) else value for value in values]
+                return await self._connection.execute(sql.encode(), cleaned)
+
+
+def clean(text: str) -> str:
+    """Return ``text`` as Postgres can hold it: U+FFFD stands for half a surrogate pair, and for U+0000."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")
+
+
+class Connections:
+    """The pool. Verbs hand a function in, which runs whole inside one transaction.
+
+    Args:
+        url: ``postgresql://...``, as libpq reads it.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._pool: AsyncConnectionPool[AsyncConnection[DictRow]] | None = None
+        self._running = 0
+        self._rested = asyncio.Event()
+
+    async def connect(self) -> AsyncConnection[DictRow]:
+        """Make a connection outside the pool, in autocommit; whoever asks closes it.
+
+        Raises:
+            StoreError: it could not be made; the message says why and what to do, and holds no password.
+        """
+        import psycopg
+        from psycopg.rows import dict_row
+
+        try:
+            async with asyncio.timeout(2 * CONNECT_TIMEOUT_S):
+                return await psycopg.AsyncConnection.connect(
+                    self._url,
+                    autocommit=True,
+                    prepare_threshold=None,
+                    row_factory=dict_row,
+                    connect_timeout=CONNECT_TIMEOUT_S,
+                    application_name=APPLICATION,
+                )
+        except (psycopg.Error, TimeoutError, UnicodeError) as error:
+            raise explain_connect(error, self._url) from None
+
+    async def open(self) -> None:
+        """Connect. The schema must be up to date (``postgres_migrate.migrate``).
+
+        Raises:
+            StoreError: it could not be connected to.
+        """
+        import psycopg_pool
+        from psycopg import AsyncConnection
+        from psycopg.rows import dict_row
+
+        await (await self.connect()).close()  # the pool would not tell the reason
+        options = {
+            "autocommit": True,
+            "prepare_threshold": None,
+            "row_factory": dict_row,
+            "connect_timeout": CONNECT_TIMEOUT_S,
+            "application_name": APPLICATION,
+        }
+        pool = psycopg_pool.AsyncConnectionPool(
+            self._url,
+            connection_class=AsyncConnection[DictRow],
+            kwargs=options,
+            min_size=1,
+            max_size=CONNECTIONS_MAX,
+            open=False,
+            name="hermod-store",
+            timeout=WAIT_S,
+            reconnect_timeout=_RECONNECT_S,
+        )
+        await pool.open()
+        self._pool = pool
+
+    async def close(self) -> None:
+        """Finish what was handed in, then disconnect. Safe to call twice."""
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        while self._running:
+            self._rested.clear()
+            await self._rested.wait()
+        await pool.close(timeout=CONNECT_TIMEOUT_S)
+
+    async def run(self, work: Callable[[Tx], Awaitable[T]], *, durable: bool = False) -> T:
+        """Run ``work`` in a transaction, several times when another one got in the way: it has no other effects.
+
+        When it raises, nothing of it is kept. When the caller is cancelled meanwhile, it may have happened or not. With
+        ``durable`` the transaction is on the server's disk when this returns, whatever ``synchronous_commit`` says.
+
+        Raises:
+            StoreError: not open, or the database failed.
+        """
+        import psycopg
+
+        for n in range(1, TRIES + 1):
+            try:
+                return await self._transact(_BEGIN_DURABLE if durable else _BEGIN, work)
+            except psycopg.Error as error:
+                if error.sqlstate not in _AGAIN or n == TRIES:
+                    raise explain(error, self._url) from error
+            await asyncio.sleep(random.uniform(0, _PAUSE_S * 2 ** (n - 1)))  # noqa: S311 - not a secret
+        raise AssertionError("the last try returns or raises")
+
+    async def read(self, work: Callable[[Tx], Awaitable[T]]) -> T:
+        """Run ``work``, which only reads; it sees one state of the database.
+
+        Raises:
+            StoreError: not open, or the database failed.
+        """
+        import psycopg
+
+        try:
+            return await self._transact(_BEGIN_READ, work)
+        except psycopg.Error as error:
+            raise explain(error, self._url) from error
+
+    async def _transact(self, begin: bytes, work: Callable[[Tx], Awaitable[T]]) -> T:
+        if self._pool is None:
+            raise StoreError("the store is not open")
+        pool = self._pool
+        self._running += 1
+        connection = None
+        try:
+            connection = await self._begin(pool, begin)
+            result = await work(Tx(connection))
+            async with asyncio.timeout(_SILENCE_S):
+                await connection.execute(b"COMMIT")
+            return result
+        except TimeoutError as error:
+            raise explain(error, self._url) from None
+        finally:
+            try:
+                if connection is not None:
+                    await _give_back(pool, connection)
+            finally:
+                self._running -= 1
+                self._rested.set()
+
+    async def _begin(
+        self, pool: AsyncConnectionPool[AsyncConnection[DictRow]], begin: bytes
+    ) -> AsyncConnection[DictRow]:
+        """Begin a transaction on a connection that is alive: those that died while they were idle are passed over."""
+        import psycopg
+        import psycopg_pool
+
+        for n in range(CONNECTIONS_MAX + 1):
+            try:
+                connection = await pool.getconn()
+            except psycopg_pool.PoolTimeout:
+                await (await self.connect()).close()  # raises the reason, unless there is another
+                raise StoreError(
+                    f"all {CONNECTIONS_MAX} connections to {describe(self._url)} were busy for {WAIT_S:.0f} s"
+                ) from None
+            except psycopg_pool.PoolClosed:
+                raise StoreError("the store is not open") from None
+            try:
+                async with asyncio.timeout(_SILENCE_S):
+                    await connection.execute(begin)
+                return connection
+            except BaseException as error:
+                dead = isinstance(error, psycopg.OperationalError) and connection.closed
+                await _give_back(pool, connection)
+                if not dead or n == CONNECTIONS_MAX:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+
+async def _give_back(pool: AsyncConnectionPool[AsyncConnection[DictRow]], connection: AsyncConnection[DictRow]) -> None:
+    """Return a connection without a transaction; what cannot be rolled back is closed, and the pool makes another."""
+    import psycopg
+    from psycopg.pq import TransactionStatus
+
+    try:
+        status = connection.info.transaction_status
+        if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+            async with asyncio.timeout(_ROLLBACK_S):
+                await connection.execute(b"ROLLBACK")
+        elif status != TransactionStatus.IDLE:
+            await connection.close()
+    except (psycopg.Error, TimeoutError):
+        await connection.close()
+    finally:
+        await pool.putconn(connection)
