@@ -15,6 +15,7 @@ from bot.storage.base import (
     Store,
     UsageRow,
 )
+from bot.storage.jobs import JobRow, JobState, NewFiring
 
 T0 = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 A = "slack:T1/C1/1700.1"
@@ -66,6 +67,35 @@ def new_usage(run_id: str, *, used_at: datetime = T0, cost_usd: float | None = 0
         cached_input_tokens=60,
         cache_write_tokens=30,
     )
+
+
+def new_job(name: str = "daily", *, next_at: datetime | None = T0, place: str = "slack:T1/C1") -> JobRow:
+    return JobRow(
+        job_id=f"id of {name}",
+        name=name,
+        origin="chat",
+        place=place,
+        owner="slack:U1",
+        owner_name="Ann",
+        spec='{"task": "look"}',
+        state=JobState.ACTIVE,
+        reason="",
+        next_at=next_at,
+        thread_key=A,
+        created_at=at(-60),
+        updated_at=at(-30),
+    )
+
+
+def new_firing(job: JobRow, run_key: str, *, thread: str = "") -> NewFiring:
+    item = NewInboxItem(
+        event_key=f"job:{job.job_id}/{run_key}",
+        thread_key=thread or f"{job.place}/command-report-{job.name}-{run_key}",
+        kind="firing",
+        payload=f'{{"run_key": "{run_key}"}}',
+        received_at=T0,
+    )
+    return NewFiring(run_key=run_key, item=item)
 
 
 def outcome(
