@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from adapters.chat import Author, ThreadRef
+
+GLANCE_S = 60.0
+"""How long something that was well is taken to be so still."""
+
+MOST_GLANCES = 1_000
+
+_Look = TypeVar("_Look")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,3 +57,29 @@ class HasPlaces(Protocol):
     def thread_below(self, thread: ThreadRef, remote_id: str) -> ThreadRef:
         """Return the thread below a post that stands in the channel itself (``thread`` is where it was posted to)."""
         ...
+
+
+class Glance(Generic[_Look]):
+    """What was seen a moment ago, so that many reports of one minute ask a platform once.
+
+    Only what was well belongs here: what is wrong may have been mended since.
+
+    Args:
+        monotonic: the clock, seconds.
+    """
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._seen: OrderedDict[tuple[str, str], tuple[_Look, float]] = OrderedDict()
+
+    def find(self, workspace: str, name: str) -> _Look | None:
+        """Return what was seen within ``GLANCE_S``; None where that is nothing."""
+        look, until = self._seen.get((workspace, name), (None, 0.0))
+        return look if self._monotonic() < until else None
+
+    def keep(self, workspace: str, name: str, look: _Look) -> None:
+        """Keep what was seen; the oldest of too many is forgotten."""
+        self._seen[workspace, name] = (look, self._monotonic() + GLANCE_S)
+        self._seen.move_to_end((workspace, name))
+        while len(self._seen) > MOST_GLANCES:
+            self._seen.popitem(last=False)

@@ -40,10 +40,12 @@ from adapters.discord.interactions import DiscordInteractions
 from adapters.discord.outbound import DiscordOutbound
 from adapters.discord.outcome import Failed
 from adapters.discord.parse import PLATFORM, Identity
+from adapters.discord.places import DiscordPlaces, thread_below
 from adapters.discord.render import LIMITS
 from adapters.discord.session import GatewayHttp
 from adapters.discord.threads import DiscordThreads
 from adapters.discord.wire import Wire
+from adapters.places import ChannelLook, PersonLook
 
 log = structlog.get_logger("hermod.discord")
 
@@ -128,6 +130,7 @@ class DiscordAdapter:
         directory = self._directory = DiscordDirectory(self._http, monotonic=monotonic)
         client = self._client = DiscordClient(self._http, monotonic=monotonic, sleep=sleep)
         client.calls.pace.share(processes)
+        self._places = DiscordPlaces(client, monotonic=monotonic)
         threads = DiscordThreads(client, redact=redact)
         self._interactions = DiscordInteractions(client, now=now)
         answers = self._interactions
@@ -267,6 +270,19 @@ class DiscordAdapter:
     async def react(self, thread: ThreadRef, message_id: str, sign: str) -> None:
         """Put a sign on a message, or take it off."""
         await self._outbound.react(thread, message_id, sign)
+
+    # -- places
+    async def look_at_channel(self, workspace: str, channel: str) -> ChannelLook:
+        """Tell whether Hermod can post in a channel; see ``DiscordPlaces``."""
+        return await self._places.look_at_channel(workspace, channel)
+
+    async def look_at_person(self, workspace: str, user: str) -> PersonLook:
+        """Tell whether a person is still in a server, and what they are."""
+        return await self._places.look_at_person(workspace, user)
+
+    def thread_below(self, thread: ThreadRef, remote_id: str) -> ThreadRef:
+        """Return the thread below a post that stands in the channel itself."""
+        return thread_below(thread, remote_id)
 
     async def check(self) -> tuple[Problem, ...]:
         """Look at the token, the application, the gateway and permissions. Never raises."""

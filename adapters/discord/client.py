@@ -18,15 +18,15 @@ from adapters.discord.body import Body, build_body, build_edit, build_nonce
 from adapters.discord.calls import PATIENCE_S, UNPACED, DiscordCalls
 from adapters.discord.files import FILE_MAX, Packed
 from adapters.discord.http import Answer, DiscordHttp
-from adapters.discord.outcome import ARCHIVED, UNKNOWN_CHANNEL, Failed
+from adapters.discord.outcome import ARCHIVED, NO_ACCESS, UNKNOWN_CHANNEL, Failed
 from adapters.discord.parcel import send_parcel
 from adapters.discord.payload import Payload
 from adapters.discord.wire import Wire, id_of, wire_of
 
 log = structlog.get_logger("hermod.discord")
 
-MESSAGE, DELETE, READ, PROBE, THREAD, TYPING, REACTION, WEBHOOK, USER = (
-    "message", "delete", "read", "probe", "thread", "typing", "reaction", "webhook", "user",
+MESSAGE, DELETE, READ, PROBE, THREAD, TYPING, REACTION, WEBHOOK, USER, LOOK = (
+    "message", "delete", "read", "probe", "thread", "typing", "reaction", "webhook", "user", "look",
 )  # fmt: skip
 """Kinds of calls; each has a lane of its own in every channel."""
 
@@ -194,6 +194,30 @@ class DiscordClient:
             answer = await self.calls.call(Route("GET", "/users/@me"), USER, "@me")
             self._own_id = "" if isinstance(answer, Failed) else id_of(wire_of(answer.data), "id")
         return self._own_id
+
+    # -- looks, for ``DiscordPlaces``: what they are refused says nothing of posts, and may be mended any moment
+    async def look_at_channel(self, channel_id: str) -> Wire | Failed:
+        """Fetch a channel, whatever other calls were told about it."""
+        return await self._look(Route("GET", "/channels/{channel_id}", channel_id=channel_id), channel_id)
+
+    async def fetch_guild(self, guild_id: str) -> Wire | Failed:
+        """Fetch a server, with its roles."""
+        return await self._look(Route("GET", "/guilds/{guild_id}", guild_id=guild_id), guild_id)
+
+    async def fetch_member(self, guild_id: str, user_id: str) -> Wire | Failed:
+        """Fetch somebody as a member of a server; 10007 for one who left, or never was there."""
+        route = Route("GET", "/guilds/{guild_id}/members/{user_id}", guild_id=guild_id, user_id=user_id)
+        return await self._look(route, f"{guild_id}/members")
+
+    async def fetch_user(self, user_id: str) -> Wire | Failed:
+        """Fetch somebody, wherever they are; 10013 for an id of nobody."""
+        return await self._look(Route("GET", "/users/{user_id}", user_id=user_id), "users")
+
+    async def _look(self, route: Route, place: str) -> Wire | Failed:
+        answer = await self.calls.call(
+            route, LOOK, f"{LOOK}/{place}", priority=1, patience_s=3.0, timeout_s=5.0, passing=NO_ACCESS
+        )
+        return _object(answer)
 
     # -- signs
     async def send_typing(self, channel_id: str) -> Failed | None:

@@ -17,7 +17,9 @@ from adapters.discord.wire import Wire, number_of, part_of, text_of, wire_of
 
 UNKNOWN_CHANNEL = 10003
 UNKNOWN_GUILD = 10004
+UNKNOWN_MEMBER = 10007
 UNKNOWN_MESSAGE = 10008
+UNKNOWN_USER = 10013
 TOO_LARGE = 40005
 NO_ACCESS = 50001
 NO_DM = 50007

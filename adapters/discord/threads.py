@@ -48,6 +48,8 @@ _NOTICES = {
     TOO_MANY_THREADS: "-# I answer here: this server has as many active threads as Discord allows.",
     NOT_THIS_CHANNEL: "-# I answer here: this kind of channel has no threads.",
 }
+_NO_MESSAGE = "the message on which this thread begins was deleted, so there is no place for what belongs there"
+
 _NOTICE = (
     "-# I answer here, since I may not open a thread in this channel; "
     "it takes the permissions Create Public Threads and Send Messages in Threads."
@@ -175,13 +177,13 @@ class DiscordThreads:
             return found
         name = await self._name(thread)
         if isinstance(name, Failed):
-            return _refused(name, what="the question was deleted, so there is no place for its answer")
+            return _refused(name, what=_NO_MESSAGE)
         opened = await self._client.create_thread(thread.channel, thread.thread, name=name)
         if not isinstance(opened, Failed) or opened.code == THREAD_EXISTS:
             self._keep(thread, _Known(state="open", ours=not isinstance(opened, Failed)))
             return Place(channel_id=thread.thread)
         if opened.code not in NO_THREADS:
-            return _refused(opened, what="the question was deleted, so there is no place for its answer")
+            return _refused(opened, what=_NO_MESSAGE)
         log.warning("discord_thread_not_opened", channel=thread.channel, reason=opened.said)
         self._keep(thread, _Known(state="none", notice=_NOTICES.get(opened.code, _NOTICE)))
         return Place(channel_id=thread.channel, reply_to=thread.thread)

@@ -34,6 +34,7 @@ from adapters.chat import (
     Said,
     ThreadRef,
 )
+from adapters.places import ChannelLook, PersonLook
 from adapters.slack.checkup import SlackCheckup
 from adapters.slack.client import SlackClient, SlackUnreachable
 from adapters.slack.drafts import DraftMode
@@ -46,6 +47,7 @@ from adapters.slack.manifest import BOT_SCOPES
 from adapters.slack.order import ArrivalOrder
 from adapters.slack.outbound import SlackOutbound
 from adapters.slack.parse import PLATFORM
+from adapters.slack.places import SlackPlaces, thread_below
 from adapters.slack.shared import SharedOutbound
 from adapters.slack.sockets import SlackSockets
 from adapters.slack.workspace import Wiring, Workspace
@@ -155,6 +157,7 @@ class SlackAdapter:
         self._client = wiring.build_client("" if installing else bot_token, app_token=app_token)
         self._installer: SlackInstaller | None = None
         self._workspaces, self._outbound = self._build_workspaces(wiring, bot_token, installing)
+        self._places = SlackPlaces(self._workspaces, monotonic=monotonic)
         self._home = SlackHome(self._find_client)
         self._on_opened = on_opened
         self._intake = SlackIntake(
@@ -335,6 +338,19 @@ class SlackAdapter:
     async def react(self, thread: ThreadRef, message_id: str, sign: str) -> None:
         """Put a sign on a message, or take it off."""
         await self._outbound.react(thread, message_id, sign)
+
+    # -- places
+    async def look_at_channel(self, workspace: str, channel: str) -> ChannelLook:
+        """Tell whether Hermod can post in a channel; see ``SlackPlaces``."""
+        return await self._places.look_at_channel(workspace, channel)
+
+    async def look_at_person(self, workspace: str, user: str) -> PersonLook:
+        """Tell whether a person is still there, and what they are."""
+        return await self._places.look_at_person(workspace, user)
+
+    def thread_below(self, thread: ThreadRef, remote_id: str) -> ThreadRef:
+        """Return the thread below a post that stands in the channel itself."""
+        return thread_below(thread, remote_id)
 
     async def check(self) -> tuple[Problem, ...]:
         """Look at tokens, scopes and reachability, see ``adapters.slack.checkup``. Never raises."""

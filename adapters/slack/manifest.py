@@ -26,11 +26,13 @@ BOT_SCOPES: Mapping[str, str] = MappingProxyType(
         "app_mentions:read": "to hear when it is mentioned",
         "assistant:write": "to suggest questions when somebody opens its messages",
         "channels:history": "to hear follow-ups in public channels, and to look whether a post arrived",
+        "channels:read": "to tell whether it can post a report in a public channel",
         "chat:write": "to answer, and to show that it works",
         "commands": "for its slash commands",
         "files:read": "to read files that are attached to a question",
         "files:write": "to post what is too wide or too long for a message as a file",
         "groups:history": "to hear follow-ups in private channels, and to look whether a post arrived",
+        "groups:read": "to tell whether it can post a report in a private channel",
         "im:history": "to hear direct messages, and to look whether a post arrived",
         "mpim:history": "to hear group messages, and to look whether a post arrived",
         "reactions:write": "to show that a message was seen, or waits",
@@ -76,6 +78,7 @@ METHOD_SCOPES: Mapping[str, str] = MappingProxyType(
         "chat.stopStream": "chat:write",
         "chat.update": "chat:write",
         "conversations.history": "channels:history",
+        "conversations.info": "channels:read",
         "conversations.replies": "channels:history",
         "files.completeUploadExternal": "files:write",
         "files.getUploadURLExternal": "files:write",
@@ -87,7 +90,8 @@ METHOD_SCOPES: Mapping[str, str] = MappingProxyType(
     }
 )
 """The Web API's methods that the code calls, each with its bot scope. Reading a conversation needs the scope of its
-kind; the other three are among ``EVENT_SCOPES``. ``files:read`` is for the address of a file, which is no method."""
+kind; the other three are among ``EVENT_SCOPES``. So does looking at one: ``groups:read`` is for private channels, and
+where a kind's scope is missing its history tells. ``files:read`` is for the address of a file, which is no method."""
 
 _DESCRIPTION = "Asks your databases and services what is going on, and answers in the thread."
 _AGENT = "Ask which queries are slow and why. Hermod looks at the live database, says what it rests on, and only reads."

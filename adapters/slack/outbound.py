@@ -57,13 +57,10 @@ _Known = TypeVar("_Known")
 
 _NOT_THERE = frozenset({"not_in_channel", "channel_not_found", "is_archived", "restricted_action"})
 
-_THIS_PLACE = _NOT_THERE | {
-    "invalid_thread_ts",
-    "thread_not_found",
-    "message_not_found",
-    "user_not_in_channel",
-    "restricted_action_thread_locked",
-}
+_NO_ROOT = frozenset({"thread_not_found", "message_not_found", "cannot_reply_to_message", "invalid_thread_ts"})
+"""Codes of a post in a thread whose first message is not there any more: no further one can stand in it."""
+
+_THIS_PLACE = _NOT_THERE | _NO_ROOT | {"user_not_in_channel", "restricted_action_thread_locked"}
 """Codes that say nothing of other places: the thread was deleted, the channel left."""
 
 
@@ -151,6 +148,8 @@ class SlackOutbound:
             return Delivered(remote_id=text_of(answer, "ts"))
         if answer.code in _NOT_THERE and reply.respond_to and self._urls.usable(reply.respond_to):
             return await self._post_url(reply, surface)
+        if answer.code in _NO_ROOT:
+            return Rejected(reason=f"{answer.said}; the message that begins the thread was deleted", gone=True)
         return answer.outcome
 
     async def _post_message(self, reply: Reply, text: str, blocks: tuple[Block, ...], since: float) -> Wire | Failed:
@@ -310,7 +309,7 @@ class SlackOutbound:
     async def react(self, thread: ThreadRef, message_id: str, sign: str) -> None:
         """Put a sign (``queued``, ``seen``, ``stopped``) on a message, or take it off (``-queued``). Best effort."""
         name = SIGNS.get(sign.removeprefix("-"))
-        if name is None:
+        if name is None or thread_ts_of(thread) is None:  # what asked for a post in the channel itself is no message
             return
         channel, ts = thread.channel, message_id
         if sign.startswith("-"):

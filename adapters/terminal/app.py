@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TextIO
 
 from adapters.chat import (
+    COMMAND_THREAD,
     Accept,
     AdapterError,
     Attachment,
@@ -32,6 +33,7 @@ from adapters.chat import (
     Reply,
     ThreadRef,
 )
+from adapters.places import ChannelLook, PersonLook
 
 PLATFORM = "terminal"
 
@@ -171,6 +173,23 @@ class TerminalAdapter(PlainPlatform):
             self._output.write(f"\x1b[2m… {text}\x1b[0m\n")
             self._output.flush()
         self._status = text
+
+    async def look_at_channel(self, workspace: str, channel: str) -> ChannelLook:
+        """It is open: there is no other channel than the one in front of the person."""
+        return ChannelLook(state="open", name=channel)
+
+    async def look_at_person(self, workspace: str, user: str) -> PersonLook:
+        """Whoever is at the keyboard is here."""
+        return PersonLook(state="here", author=self._author)
+
+    def thread_below(self, thread: ThreadRef, remote_id: str) -> ThreadRef:
+        """Return the thread below a post; the numbers of posts begin anew with a process, so both names are in it."""
+        if not thread.thread.startswith(COMMAND_THREAD):
+            return thread
+        try:
+            return replace(thread, thread=f"{thread.thread.removeprefix(COMMAND_THREAD)}-{remote_id}")
+        except ValueError:
+            return thread
 
     async def check(self) -> tuple[Problem, ...]:
         """There is nothing that could be wrong."""

@@ -228,7 +228,7 @@ async def test_the_answer_to_a_question_that_was_deleted_has_no_place(server: Di
         outcome = await desk.outbound.post(reply(place(server, root)))
     assert isinstance(outcome, Rejected)
     assert outcome.gone
-    assert "question was deleted" in outcome.reason
+    assert "was deleted" in outcome.reason
     assert contents(server, server.general) == []
 
 

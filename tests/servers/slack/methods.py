@@ -99,8 +99,11 @@ class Methods(Agents):
 
     # ------------------------------------------------------------------ conversations and users
     def api_conversations_info(self, a: Json) -> Json:
-        """docs.slack.dev/reference/methods/conversations.info"""
-        return {"channel": self._describe(self._channel(a))}
+        """docs.slack.dev/reference/methods/conversations.info: what is private is shown to its members only."""
+        channel = self._channel(a)
+        if channel.kind != "channel" and self.acting.bot_user not in channel.members:
+            raise SlackError("channel_not_found")
+        return {"channel": self._describe(channel)}
 
     def api_conversations_list(self, a: Json) -> Json:
         """docs.slack.dev/reference/methods/conversations.list"""

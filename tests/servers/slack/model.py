@@ -32,7 +32,7 @@ Json = dict[str, Any]  # wire data
 METHOD_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|\.")
 
 
-#: the bot scope that a method needs; conversations.replies and .history depend on the channel's kind
+#: the bot scope that a method needs; conversations.replies, .history and .info depend on the channel's kind
 METHOD_SCOPE = {
     "chat.postMessage": "chat:write",
     "chat.postEphemeral": "chat:write",

@@ -199,6 +199,9 @@ class SlackServer(OAuth):
         if method in ("conversations.replies", "conversations.history"):
             channel = self.channels.get(str(args.get("channel")))
             needed = f"{KIND_SCOPE[channel.kind]}:history" if channel else None
+        if method == "conversations.info":
+            channel = self.channels.get(str(args.get("channel")))
+            needed = f"{KIND_SCOPE[channel.kind]}:read" if channel else None
         if owner.scopes is not None and needed is not None and needed not in owner.scopes:
             raise SlackError("missing_scope", needed=needed, provided=",".join(owner.scopes))
 

@@ -124,6 +124,8 @@ def test_every_method_names_its_page_and_has_a_refusal() -> None:
         (("chat:write",), "reactions.add", {"channel": "C1OPS", "name": "eyes", "timestamp": "1"}, "reactions:write"),
         (("chat:write",), "conversations.replies", {"channel": "D1ALICE", "ts": "1"}, "im:history"),
         (("chat:write",), "files.getUploadURLExternal", {"filename": "a", "length": 1}, "files:write"),
+        (("chat:write",), "conversations.info", {"channel": "C1OPS"}, "channels:read"),
+        (("channels:read",), "conversations.info", {"channel": "D1ALICE"}, "im:read"),
     ],
 )
 async def test_a_missing_scope_is_named(
@@ -160,6 +162,21 @@ async def test_an_update_without_blocks_takes_the_blocks_away(server: SlackServe
     posted = await client.chat_postMessage(channel="C1OPS", text="x", blocks=divider)
     await client.chat_update(channel="C1OPS", ts=posted["ts"], text="y")
     assert server.bot_messages("C1OPS")[0]["blocks"] == []
+
+
+async def test_a_private_channel_is_shown_to_its_members_only(server: SlackServer, client: AsyncWebClient) -> None:
+    server.add_channel("G1OURS", "ours", kind="group")
+    server.add_channel("G2FAR", "far", kind="group", bot_in=False)
+    assert (await client.conversations_info(channel="G1OURS"))["channel"]["is_private"]
+    assert await refusal(client, "conversations.info", channel="G2FAR") == "channel_not_found"
+
+
+async def test_a_direct_message_names_its_person_and_nobody_as_member(
+    server: SlackServer, client: AsyncWebClient
+) -> None:
+    shown = (await client.conversations_info(channel="D1ALICE"))["channel"]
+    assert (shown["is_im"], shown["user"], shown["is_user_deleted"]) == (True, "U1ALICE", False)
+    assert not {"name", "is_member"} & set(shown)
 
 
 async def test_faults_strike_by_rule(server: SlackServer, client: AsyncWebClient) -> None:

@@ -337,6 +337,12 @@ class World:
         task.add_done_callback(self._tasks.discard)
 
     def _describe(self, c: Channel) -> Json:
+        """docs.slack.dev/reference/objects/conversation-object: a direct message has a person, no name or members."""
+        if c.kind == "im":
+            (user, *_) = sorted(c.members - {self._space(c.id).bot_user}) or [""]
+            gone = bool(self.users.get(user, {}).get("deleted"))
+            im = {"is_im": True, "is_archived": c.archived, "user": user, "is_user_deleted": gone}
+            return {"id": c.id, "context_team_id": c.team, **im}
         return {
             "id": c.id,
             "name": c.name,

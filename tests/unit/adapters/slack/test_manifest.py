@@ -236,11 +236,13 @@ def test_every_scope_has_a_use_and_every_use_its_scope() -> None:
     history = {f"{kind}:history" for kind in KIND_SCOPE.values()}
     needed = {scope for scope in (*METHOD_SCOPES.values(), *EVENT_SCOPES.values()) if scope}
     # files:read: an attached file's own address is no method, and gives a login page without it
-    assert set(BOT_SCOPES) == needed | history | {"commands", "files:read"}
+    # groups:read: a look at a private channel, which the listed scope of the method does not cover
+    assert set(BOT_SCOPES) == needed | history | {"commands", "files:read", "groups:read"}
 
 
 def test_the_local_workspace_enforces_the_same_scopes() -> None:
-    listed = {m: s for m, s in METHOD_SCOPES.items() if s and not s.endswith(":history")}
+    by_kind = (":history", "channels:read")
+    listed = {m: s for m, s in METHOD_SCOPES.items() if s and not s.endswith(by_kind)}
     assert listed == {m: METHOD_SCOPE[m] for m in listed}
     assert not [m for m, s in METHOD_SCOPES.items() if not s and m in METHOD_SCOPE]
 
