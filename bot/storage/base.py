@@ -507,8 +507,8 @@ class Store(InstallationStore, HistoryStore, JobStore, Protocol):
     async def list_sessions(self, *, limit: int = 50, author: str = "") -> tuple[SessionRow, ...]:
         """Threads, the most recently active first; with ``author`` (``platform:id``) only where they used a model.
 
-        A thread that another one was opened from, and that has no history of its own, is not listed: its runs and
-        its authors count for the other one.
+        Whoever used one in a thread did so in those that were opened from it, too. A thread that another one was
+        opened from, and that has no history of its own, is not listed: its runs count for the other one.
         """
         ...
 

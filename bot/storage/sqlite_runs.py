@@ -282,7 +282,7 @@ def list_sessions(tx: Tx, limit: int, author: str) -> tuple[SessionRow, ...]:
     A thread without a history that another was opened from is not listed; its runs count for that one.
     """
     used = "SELECT thread_key FROM usage WHERE author = ?"
-    theirs = f"AND (t.thread_key IN ({used}) OR ({_SILENT_ORIGIN}) IN ({used}))" if author else ""
+    theirs = f"AND (t.thread_key IN ({used}) OR t.opened_from IN ({used}))" if author else ""
     rows = tx.all(
         "SELECT t.thread_key, t.last_at, t.open_since IS NOT NULL AS busy,"
         " (SELECT count(*) FROM message m WHERE m.thread_key = t.thread_key) AS messages,"
