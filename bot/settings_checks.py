@@ -6,10 +6,10 @@ Each check yields ``Mistake`` values for a tree whose single values are already 
 from __future__ import annotations
 
 import re
-import zoneinfo
 from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import parse_qsl, urlsplit
 
+from bot.jobs.report_checks import check_reports
 from bot.settings_sources import KeyPath, Mistake
 from bot.settings_tree import DiscordSettings, ModelSettings, SettingsTree, SlackSettings, TargetSettings
 
@@ -43,7 +43,9 @@ def check_tree(tree: SettingsTree, environ: Mapping[str, str], installed: Instal
         yield from _check_name(("targets",), name, tree.targets)
         yield from _check_target(("targets", name), target, installed)
     yield from _check_access(tree)
-    yield from _check_reports(tree)
+    for name in tree.reports:
+        yield from _check_name(("reports",), name, tree.reports)
+    yield from check_reports(tree, BUILT_IN_WORKERS)
     for index, module in enumerate(tree.tools.modules):
         if not _MODULE.fullmatch(module):
             text = "not the name of a Python module; write it as in an import, such as my_ops.tools"
@@ -296,18 +298,3 @@ def _check_access(tree: SettingsTree) -> Iterator[Mistake]:
             if target != "*" and target.lower() not in {name.lower() for name in tree.targets}:
                 path: KeyPath = ("access", "channel_targets", channel, index)
                 yield Mistake(path=path, text="no target has this name; add [targets.NAME], or mend the name")
-
-
-def _check_reports(tree: SettingsTree) -> Iterator[Mistake]:
-    for name, report in tree.reports.items():
-        yield from _check_name(("reports",), name, tree.reports)
-        if len(report.cron.split()) != 5:
-            yield Mistake(path=("reports", name, "cron"), text='must have five fields, such as "0 9 * * 1-5"')
-        try:
-            zoneinfo.ZoneInfo(report.timezone)
-        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-            text = "no such time zone; use a name such as Europe/Berlin or UTC"
-            yield Mistake(path=("reports", name, "timezone"), text=text)
-        if not report.channel.startswith(("slack:", "discord:")):
-            text = "must be an address such as slack:C0123ABCD or slack:T0123/C0123ABCD"
-            yield Mistake(path=("reports", name, "channel"), text=text)

@@ -300,20 +300,23 @@ class AccessSettings(Section):
 
 
 class ReportSettings(Section):
-    """A scheduled report; the table's name is the job's name."""
+    """A scheduled report; the table's name is the job's name (docs/jobs.md)."""
 
-    cron: str = Field(description="When, as five cron fields.")
+    cron: str = Field(description="When, as five cron fields, such as `0 9 * * MON-FRI`.")
     timezone: str = Field(default="UTC", description="Zone in which `cron` is read, such as `Europe/Berlin`.")
     channel: str = Field(description="Where it is posted: `slack:TEAM/CHANNEL`, `slack:C123`, `discord:GUILD/CHANNEL`.")
     task: str = Field(min_length=1, description="What the report is to find out.")
     workers: tuple[str, ...] = Field(default=(), description="Workers that look into it; empty: all.")
     targets: tuple[str, ...] = Field(default=(), description="Targets that it may use; empty: the channel's.")
-    template: str | None = Field(default=None, description="Prompt template of the report.")
+    template: str | None = Field(
+        default=None, description="Template of the report, such as `weekly-regression`; empty: `daily-database`."
+    )
     catch_up: Literal["none", "latest", "all"] = Field(
         default="latest", description="Which missed times are made up for."
     )
     grace_s: float = Field(default=3600.0, ge=0, le=604_800, description="How late a missed time may still run.")
     overlap: Literal["skip", "queue"] = Field(default="skip", description="What happens when the last one still runs.")
+    deadline_s: float = Field(default=600.0, ge=30, le=3600, description="How long making the report may take.")
 
 
 class WorkerSettings(Section):
@@ -422,9 +425,7 @@ class SettingsTree(Section):
     targets: Mapping[str, TargetSettings] = Field(default_factory=dict, description="Databases by name.")
     sandbox: SandboxSettings = Field(default_factory=SandboxSettings, description="Sandbox of `run_python`.")
     access: AccessSettings = Field(default_factory=AccessSettings, description="Who may use what.")
-    reports: Mapping[str, ReportSettings] = Field(
-        default_factory=dict, description="Scheduled reports.", json_schema_extra=LATER
-    )
+    reports: Mapping[str, ReportSettings] = Field(default_factory=dict, description="Scheduled reports.")
     workers: Mapping[str, WorkerSettings] = Field(default_factory=dict, description="Workers of the supervisor.")
     prompts: PromptSettings = Field(default_factory=PromptSettings, description="Prompt templates.")
     research: ResearchSettings = Field(

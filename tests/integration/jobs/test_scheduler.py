@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
-from tests.integration.jobs.desk import NOW, SPEC, Desk
+from tests.integration.jobs.desk import Desk
 
 
 async def test_a_job_fires_at_its_time_with_its_owners_rights_in_a_thread_of_its_own(desk: Desk) -> None:
