@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Mapping
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -22,7 +24,10 @@ from adapters.chat import (
     RetryLater,
     ThreadRef,
 )
+from adapters.places import HasPlaces
 from agent_core.context import Clock
+from bot.jobs.job import REPORT_THREAD
+from bot.jobs.sequel import build_opening
 from bot.presenter import build_notice, load_reply, split_reply
 from bot.storage.base import Claim, OutboxItem, OutboxState, Store
 
@@ -167,7 +172,7 @@ class Sender:
             return False
         match await self._hand_over(claim, row, reply, adapter):
             case Delivered(remote_id=remote_id):
-                await self._finish(claim, row, OutboxState.DELIVERED, remote_id=remote_id)
+                await self._deliver(claim, row, remote_id)
                 return True
             case RetryLater(after_s=after_s, reason=reason):
                 log.info("reply_put_off", thread=row.thread_key, after_s=after_s, reason=reason)
@@ -264,7 +269,7 @@ class Sender:
             self._drafts.pop(row.run_id, None)
             self._put_off.pop(row.run_id, None)
             await self.discard(claim, row.run_id, unless=remote_id)
-        await self._finish(claim, row, OutboxState.DELIVERED, remote_id=remote_id)
+        await self._deliver(claim, row, remote_id)
 
     # -- the platform, with an end to every wait -----------------------------------------------------
 
@@ -281,6 +286,25 @@ class Sender:
         return await self._post(adapter.find_posted(reply.thread, reply.key))
 
     # -- the row -------------------------------------------------------------------------------------
+
+    async def _deliver(self, claim: Claim, row: OutboxItem, remote_id: str) -> None:
+        """Record that a post is there; the thread below a report's headline begins with the same transaction."""
+        thread = ThreadRef.parse_key(row.thread_key)
+        sequel = None
+        if row.run_id is not None and thread.thread.startswith(REPORT_THREAD):
+            sequel = await self._store.load_sequel(row.run_id)
+        if row.run_id is None or sequel is None:
+            await self._finish(claim, row, OutboxState.DELIVERED, remote_id=remote_id)
+            return
+        adapter = self._adapters[thread.platform]
+        below = replace(thread, thread=remote_id)
+        if isinstance(adapter, HasPlaces):
+            below = adapter.thread_below(thread, remote_id)
+        now = self._clock.now()
+        build = partial(build_opening, sequel, thread=below, limits=adapter.limits, run_id=row.run_id, now=now)
+        opening = await asyncio.to_thread(build)  # a long text takes its time to be cut
+        await self._store.open_thread(claim, row.id, row.run_id, opening, remote_id=remote_id, now=now)
+        self.delivered += 1
 
     async def _put_back(self, claim: Claim, row: OutboxItem, *, reason: str, after_s: float) -> None:
         await self._finish(claim, row, OutboxState.PENDING, reason=reason, after_s=after_s)

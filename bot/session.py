@@ -26,6 +26,7 @@ from bot.answer import STOPPED, Answer, address_answer, build_answer, build_mess
 from bot.attachments import Attachments, RunFiles
 from bot.commands import CommandRunner, Question
 from bot.control import LOOK_S, QUEUED, Halt, Signs, Watch, run_until_halted
+from bot.jobs.job import Firing
 from bot.live import READING, SHOW_EVERY_S, Live, Status
 from bot.memory import StoreOutputs, load_memory, read_past
 from bot.presenter import build_reply_rows
@@ -47,6 +48,9 @@ MAX_MESSAGE_CHARS = 16_000
 MAX_ATTEMPTS = 5
 """A run that took its process down this often without finishing a step is ended with a visible failure."""
 
+REPORT_AGENT = "supervisor"
+"""How the runs that make reports are called."""
+
 EMPTY = (
     "You mentioned me without a question. Ask, for example: *which queries were slow in the last 30 minutes?* "
     "I answer in this thread and remember it."
@@ -64,6 +68,18 @@ CRASHED = "Something in me broke while I worked on this; the details are in my l
 
 ActionHandler = Callable[[Action], Awaitable[str]]
 """Takes a pressed button of one name; what it returns is said in the thread, unless it is empty."""
+
+
+class Reports(Protocol):
+    """Makes the reports of scheduled jobs (``bot.jobs.report.ReportRunner``)."""
+
+    async def run(self, ctx: RunContext, firing: Firing) -> Answer:
+        """Make a report: the answer is its headline, and ``sequel`` what follows in the thread below it."""
+        ...
+
+    async def decline(self, firing: Firing, reason: str) -> Answer:
+        """Pause a job whose owner may not have it any more, and say so."""
+        ...
 
 
 class EventTap(Protocol):
@@ -94,6 +110,7 @@ class Session:
         loop, agent, limits, prompt: how runs are made; ``prompt`` fills the agent's instructions.
         commands: runs slash commands.
         words: answers words about the thread itself.
+        reports: makes the reports of jobs.
         access: who may do what.
         counter: counts the tokens of new messages.
         clock, redactor: the engine's seams.
@@ -125,6 +142,7 @@ class Session:
         telemetry: Telemetry | None = None,
         actions: Mapping[str, ActionHandler] | None = None,
         attachments: Attachments | None = None,
+        reports: Reports | None = None,
         look_s: float = LOOK_S,
         show_s: float = SHOW_EVERY_S,
     ) -> None:
@@ -137,6 +155,7 @@ class Session:
         self._prompt = prompt
         self._commands = commands
         self._words = words
+        self._reports = reports
         self._access = access
         self._counter = counter
         self._clock = clock
@@ -187,10 +206,10 @@ class Session:
         found = await self._store.list_runs(thread_key=claim.thread_key)
         run = next((row for row in found if not RunState(row.state).final), None)
         if run is None:
-            waiting = [item.id for item in claim.items if item.state is InboxState.OPEN]
+            waiting = [item for item in claim.items if item.state is InboxState.OPEN]
             if not waiting:
                 return
-            run = await self._begin(claim, waiting)
+            run = await self._begin(claim, read_turn(ThreadRef.parse_key(claim.thread_key), waiting))
         # addressed as its answer would have been: a command's announcement must not wait for ever
         mine = claim.items if claim.run is None else [item for item in claim.items if item.run_id == run.run_id]
         turn = read_turn(ThreadRef.parse_key(claim.thread_key), mine)
@@ -206,20 +225,21 @@ class Session:
             mine = [item for item in claim.items if item.run_id == claim.run.run_id]
             return claim.run, read_turn(thread, mine)
         turn = take_turn(thread, claim.items, self._access.rights_of, alone=self._stands_alone)
-        return await self._begin(claim, turn.item_ids), turn
+        return await self._begin(claim, turn), turn
 
     def _stands_alone(self, message: Message) -> bool:
         return is_word(message) or self._commands.is_command(message)
 
-    async def _begin(self, claim: Claim, item_ids: Sequence[int]) -> RunRow:
+    async def _begin(self, claim: Claim, turn: Turn) -> RunRow:
+        reports = bool(turn.inbound) and isinstance(turn.inbound[0], Firing)
         run = RunRow(
             run_id=f"r{secrets.token_hex(8)}",
             thread_key=claim.thread_key,
-            agent=self._agent.name,
+            agent=REPORT_AGENT if reports else self._agent.name,
             state=RunState.INIT.value,
             started_at=self._clock.now(),
         )
-        await self._store.begin_run(claim, run, item_ids)
+        await self._store.begin_run(claim, run, turn.item_ids)
         return run
 
     # -- the answer ----------------------------------------------------------------------------------
@@ -255,8 +275,10 @@ class Session:
             if halt := await watch.look():
                 return _build_halted(halt)
             desk = _Desk(claim=claim, run=run, turn=turn, watch=watch, steering=steering, status=status)
-            if isinstance(first, Command) or (isinstance(first, Message) and self._commands.is_command(first)):
-                return await self._run_command(desk, first)
+            if isinstance(first, Firing | Command) or (isinstance(first, Message) and self._commands.is_command(first)):
+                return await (
+                    self._report(desk, first) if isinstance(first, Firing) else self._run_command(desk, first)
+                )
             answer = await self._run_agent(desk, messages)
         return replace(answer, text=f"{answer.text}\n\n{problem}") if problem else answer
 
@@ -265,8 +287,7 @@ class Session:
         if turn.stopped or (turn.inbound and all(isinstance(i, Deleted) for i in turn.inbound)):
             return _end_unbegun(turn)
         if denial := next((d for c in turn.callers if (d := self._access.may_speak(c))), None):
-            log.info("turn_denied", thread=claim.thread_key)
-            return Answer(text=denial if turn.addressed else "", error="denied")
+            return await self._deny(claim, turn, denial)
         if claim.thread_key in self._stopped:
             return Answer(text=STOPPED, error="cancelled")
         if run.attempt > MAX_ATTEMPTS and not await self._progresses(run):
@@ -274,6 +295,12 @@ class Session:
         if not turn.inbound:
             return Answer(text=UNREADABLE.format(run_id=run.run_id), error="unreadable")
         return await self._answer_sign(turn)
+
+    async def _deny(self, claim: Claim, turn: Turn, reason: str) -> Answer:
+        log.info("turn_denied", thread=claim.thread_key)
+        if self._reports is not None and turn.inbound and isinstance(firing := turn.inbound[0], Firing):
+            return await self._reports.decline(firing, reason)
+        return Answer(text=reason if turn.addressed else "", error="denied")
 
     async def _answer_sign(self, turn: Turn) -> Answer | None:
         """Answer a button or a late stop; None where the turn is something else."""
@@ -317,6 +344,14 @@ class Session:
             return replace(answer, files=await made.build(whole=True))
         text, files = shown  # a program that ran is everybody's, also where it failed
         return replace(answer, text=text, files=files, private=False)
+
+    async def _report(self, desk: _Desk, firing: Firing) -> Answer:
+        """Have the report of a job made."""
+        if self._reports is None:
+            return Answer(text=UNREADABLE.format(run_id=desk.run.run_id), error="unreadable")
+        ctx = self._build_context(desk, desk.watch.on_event)
+        ended = await run_until_halted(self._reports.run(ctx, firing), desk.watch, self._late)
+        return _build_halted(ended) if isinstance(ended, Halt) else ended
 
     async def _ask(self, desk: _Desk, given: Command | Message, question: str) -> Answer:
         """Run the agent on a question that came as a command; nobody else has seen it, so the answer repeats it."""

@@ -31,7 +31,7 @@ from bot.feedback import FEEDBACK, FeedbackBox
 from bot.forget import ThreadMemory, build_memory_commands
 from bot.inbox import Inbox
 from bot.sender import Sender
-from bot.session import Session
+from bot.session import Reports, Session
 from bot.storage.base import Store
 from bot.usage import build_usage_command
 from bot.words import ThreadWords
@@ -60,6 +60,7 @@ class Desk:
         prompt: PromptTemplate | None = None,
         command_prefix: str = "",
         attachments: Attachments | None = None,
+        reports: Reports | None = None,
     ) -> None:
         self.store = store
         self.chat = chat or MemoryChat()
@@ -101,6 +102,7 @@ class Desk:
             redactor=redactor,
             actions={FEEDBACK: self.feedback.take},
             attachments=attachments,
+            reports=reports,
             look_s=0.02,
             show_s=0.0,
         )
