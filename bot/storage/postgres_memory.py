@@ -1,7 +1,7 @@
 """What a thread remembers, on Postgres: its messages, their summary, whole tool outputs. The verbs and their functions.
 
 Every verb that changes something locks the thread's row first, as those of a claim do, so that no two wait for each
-other in a circle. Of two threads, the one that the other was opened from comes first.
+other in a circle; of several threads, that with the first key (in the order of bytes) comes first.
 """
 
 from __future__ import annotations
@@ -58,9 +58,15 @@ class PostgresMemory:
         return await self._db.run(partial(forget_thread, thread_key=thread_key))
 
 
-async def _lock_thread(tx: Tx, thread_key: str) -> None:
-    """Wait until nobody else changes anything in a thread, as ``postgres_claims.lock_thread``, which builds on this."""
-    await tx.one("SELECT 1 FROM thread WHERE thread_key = %s FOR NO KEY UPDATE", thread_key)
+async def lock_threads(tx: Tx, *thread_keys: str) -> None:
+    """Wait until nobody else changes anything in these threads; those that nothing knows are passed over."""
+    if len(thread_keys) == 1:
+        await tx.all("SELECT 1 FROM thread WHERE thread_key = %s FOR NO KEY UPDATE", *thread_keys)
+        return
+    await tx.all(
+        "SELECT 1 FROM thread WHERE thread_key = ANY(%s::text[]) ORDER BY thread_key FOR NO KEY UPDATE",
+        [clean(key) for key in thread_keys],
+    )
 
 
 # -- messages --------------------------------------------------------------------------------------
@@ -153,7 +159,7 @@ async def load_messages(tx: Tx, thread_key: str, limit: int | None, after_seq: i
 
 async def save_summary(tx: Tx, summary: SummaryRow) -> None:
     """Replace a thread's summary."""
-    await _lock_thread(tx, summary.thread_key)
+    await lock_threads(tx, summary.thread_key)
     await tx.do(
         "INSERT INTO summary (thread_key, text, through_seq, tokens_before, tokens_after, author, updated_at)"
         " VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (thread_key) DO UPDATE SET text = excluded.text,"
@@ -177,7 +183,7 @@ async def load_summary(tx: Tx, thread_key: str) -> SummaryRow | None:
 
 async def save_output(tx: Tx, thread_key: str, output_id: str, text: str, now: datetime) -> None:
     """Keep a whole tool output."""
-    await _lock_thread(tx, thread_key)
+    await lock_threads(tx, thread_key)
     await tx.do(
         "INSERT INTO output (thread_key, output_id, text, created_at) VALUES (%s, %s, %s, %s)"
         " ON CONFLICT (thread_key, output_id) DO UPDATE SET text = excluded.text",
@@ -245,8 +251,7 @@ async def _count(tx: Tx, rows: str, both: list[str]) -> int:
 async def forget_thread(tx: Tx, thread_key: str) -> Kept:
     """Drop the content of everything in a thread that is over; return what that was."""
     both = await _find_both(tx, thread_key)
-    for key in both:
-        await _lock_thread(tx, key)
+    await lock_threads(tx, *both)
     kept = await count_kept(tx, thread_key)
     for statement in (
         f"DELETE FROM message WHERE {_BOTH}",
