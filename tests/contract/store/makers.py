@@ -15,7 +15,7 @@ from bot.storage.base import (
     Store,
     UsageRow,
 )
-from bot.storage.jobs import JobRow, JobState, NewFiring
+from bot.storage.jobs import JobRow, JobState, NewFiring, Opening
 
 T0 = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 A = "slack:T1/C1/1700.1"
@@ -96,6 +96,19 @@ def new_firing(job: JobRow, run_key: str, *, thread: str = "") -> NewFiring:
         received_at=T0,
     )
     return NewFiring(run_key=run_key, item=item)
+
+
+def new_seed(body: str, *, tokens: int = 7) -> NewMessage:
+    return NewMessage(role="assistant", body=f'{{"content": "{body}"}}', tokens=tokens, created_at=at(3))
+
+
+def new_opening(thread: str) -> Opening:
+    return Opening(
+        thread_key=thread,
+        messages=(new_seed("found"), new_seed("row 3 is slow", tokens=9)),
+        outbox=(new_post(f"{thread}/body/1", thread, run_id="r1"), new_post(f"{thread}/body/2", thread, run_id="r1")),
+        outputs=(("call_1", "the whole table"), ("call_2", "the plan")),
+    )
 
 
 def outcome(

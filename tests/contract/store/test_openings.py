@@ -12,7 +12,6 @@ from bot.storage.base import (
     Fenced,
     Kept,
     NewInboxItem,
-    NewMessage,
     OutboxState,
     Store,
     StoreError,
@@ -34,7 +33,9 @@ from tests.contract.store.makers import (
     new_entry,
     new_firing,
     new_job,
+    new_opening,
     new_post,
+    new_seed,
     new_usage,
     outcome,
     put,
@@ -45,19 +46,6 @@ JOB = new_job()
 REPORT = "slack:T1/C1/command-report-1"
 BELOW = "slack:T1/C1/1800.5"
 EMPTY = Kept()
-
-
-def new_message(body: str = CANARY, *, tokens: int = 7) -> NewMessage:
-    return NewMessage(role="assistant", body=f'{{"content": "{body}"}}', tokens=tokens, created_at=at(3))
-
-
-def new_opening(thread: str = BELOW) -> Opening:
-    return Opening(
-        thread_key=thread,
-        messages=(new_message("found"), new_message("row 3 is slow", tokens=9)),
-        outbox=(new_post(f"{thread}/body/1", thread, run_id="r1"), new_post(f"{thread}/body/2", thread, run_id="r1")),
-        outputs=(("call_1", "the whole table"), ("call_2", "the plan")),
-    )
 
 
 async def make_report(
@@ -83,7 +71,7 @@ async def make_report(
 
 
 async def open_below(store: Store, claimed: Claim, headline: int, opening: Opening | None = None) -> None:
-    await store.open_thread(claimed, headline, "r1", opening or new_opening(), remote_id="1800.5", now=at(5))
+    await store.open_thread(claimed, headline, "r1", opening or new_opening(BELOW), remote_id="1800.5", now=at(5))
 
 
 async def list_bodies(store: Store, thread: str = BELOW) -> list[tuple[int, str]]:
@@ -203,7 +191,7 @@ async def test_a_thread_that_people_were_faster_to_write_in_is_added_to(store: S
     await begin(store, session, "r2")
     await store.add_outbox(new_post("status", BELOW))
     await open_below(store, claimed, headline)
-    await store.save_past(session, "r2", new_message("what was said before, read a moment too late"))
+    await store.save_past(session, "r2", new_seed("what was said before, read a moment too late"))
     await store.finish_run(session, "r2", outcome("thanks"))
     assert await list_bodies(store) == [
         (1, '{"content": "found"}'),
@@ -276,7 +264,7 @@ async def test_only_a_post_and_a_run_of_the_claimed_thread_open_one(store: Store
         await open_below(store, claimed, foreign.id)
     for run_id in ("r0", "nobody"):
         with pytest.raises(StoreError, match=f"no run {run_id}"):
-            await store.open_thread(claimed, headline, run_id, new_opening(), remote_id="1800.5", now=at(5))
+            await store.open_thread(claimed, headline, run_id, new_opening(BELOW), remote_id="1800.5", now=at(5))
     await check_unopened(store)
 
 

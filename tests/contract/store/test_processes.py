@@ -13,9 +13,10 @@ from pathlib import Path
 
 from agent_core.context import StepState
 from bot.storage import open_store
-from bot.storage.base import Store
+from bot.storage.base import OutboxState, Store
 from tests.contract.store.backends import Backend
-from tests.contract.store.makers import A, at, claim, new_entry, new_item, outcome, put
+from tests.contract.store.makers import A, at, claim, new_entry, new_firing, new_item, new_job, outcome, put
+from tests.contract.store.worker import BELOW_REPORTS, REPORTS
 
 ROOT = Path(__file__).parents[3]
 THREADS = [f"slack:T1/C1/{n}" for n in range(50)]
@@ -156,6 +157,99 @@ async def test_what_was_accepted_before_a_kill_is_there_after_it(url: str) -> No
         await store.close()
     assert [i.event_key for i in kept][:last] == [f"e{n}" for n in range(1, last + 1)]
     assert len(kept) in (last, last + 1)
+
+
+async def test_processes_that_look_at_the_clock_together_and_die_fire_each_time_once(
+    store: Store, url: str, tmp_path: Path
+) -> None:
+    """APScheduler on one job store fires twice: https://github.com/agronholm/apscheduler/issues/231"""
+    jobs, stop, chance = [new_job(f"job-{n}", next_at=at(1)) for n in range(8)], tmp_path / "stop", random.Random(11)
+    for job in jobs:
+        assert await store.save_job(job, expected=None)
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
+        stays = await _start(url, "fire", str(stop))
+        try:
+            assert stays.stdout is not None
+            first = await stays.stdout.readline()
+            printing = group.create_task(stays.communicate())
+            printed = [await _kill_while_it_fires(url, stop, lines=chance.randrange(1, 15)) for _ in range(3)]
+            stop.touch()
+            printed.append(first + (await printing)[0])
+        finally:
+            if stays.returncode is None:
+                stays.kill()
+    assert stays.returncode == 0
+    assert all(printed), "one of the processes never fired"
+    said = [json.loads(line) for line in b"".join(printed).splitlines()]
+    assert {tuple(line["outcomes"]) for line in said} == {("fired",)}
+    total = 0
+    for job in jobs:
+        runs = await store.list_job_runs(job.job_id, limit=10**6)
+        keys = [str(n + 1) for n in range(len(runs))]
+        assert [(run.run_key, run.state) for run in reversed(runs)] == [(key, "waiting") for key in keys]
+        assert {str(line["n"]) for line in said if line["job"] == job.job_id} <= set(keys)
+        claimed = await claim(store, prefixes=(runs[0].thread_key,))
+        assert [i.event_key for i in claimed.items] == [new_firing(job, key).item.event_key for key in keys]
+        current = await store.load_job(job.name)
+        assert current is not None
+        assert current.next_at == at(len(runs) + 1)
+        total += len(runs)
+    assert len(said) <= total <= len(said) + 3, "of each process that died at most one time is not told of"
+
+
+async def _kill_while_it_fires(url: str, stop: Path, *, lines: int) -> bytes:
+    """Start a process that fires, kill it after some lines, and return all that it printed."""
+    process = await _start(url, "fire", str(stop))
+    try:
+        assert process.stdout is not None
+        printed = b"".join([await process.stdout.readline() for _ in range(lines)])
+        process.kill()
+        return printed + (await process.communicate())[0]
+    finally:
+        await _kill(process)
+
+
+async def test_reports_of_killed_processes_open_their_threads_once(store: Store, url: str) -> None:
+    numbers, chance = [str(n) for n in range(60)], random.Random(5)
+    for number in numbers:
+        await put(store, f"e{number}", thread=f"{REPORTS}{number}")
+    async with asyncio.timeout(PATIENCE_S):
+        for n in range(5):
+            lines = chance.randrange(1, 10)
+            worker = await _start(url, f"w{n}", "report")
+            try:
+                assert worker.stdin is not None
+                assert worker.stdout is not None
+                worker.stdin.write(b"go\n" * (lines + 1))
+                for _ in range(lines):
+                    assert await worker.stdout.readline()
+            finally:
+                await _kill(worker)
+            await store.free_owner(f"w{n}")
+            await _count_opened(store, numbers)
+        last = await _start(url, "last", "report")
+        try:
+            await last.communicate(b"go\n" * len(numbers))
+        finally:
+            await _kill(last)
+    assert await _count_opened(store, numbers) == len(numbers)
+
+
+async def _count_opened(store: Store, numbers: list[str]) -> int:
+    """A thread is there with all that begins in it once its headline is delivered; until then nothing of it is."""
+    opened = 0
+    for number in numbers:
+        thread, below = f"{REPORTS}{number}", f"{BELOW_REPORTS}{number}"
+        delivered = [post.state for post in await store.load_outbox(thread)] == [OutboxState.DELIVERED]
+        opened += delivered
+        begins = 2 if delivered else 0
+        assert await store.knows_thread(below) == delivered
+        assert [m.seq for m in await store.load_messages(below)] == list(range(1, begins + 1))
+        assert len(await store.load_outbox(below)) == begins
+        assert ((await store.load_output(below, "call_1")) is not None) == delivered
+        if delivered:
+            assert await store.load_sequel(f"{thread}#run") is None
+    return opened
 
 
 async def test_bug_37_eight_processes_may_open_a_fresh_database_at_the_same_moment(

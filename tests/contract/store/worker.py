@@ -3,6 +3,8 @@
 ``python -m tests.contract.store.worker URL OWNER until STOP_FILE`` works until the file exists and nothing is left,
 and prints one JSON line for each turn. ``... halt`` stops for ever in the middle of its first run, and says so.
 ``URL accept`` accepts until it is killed; ``open URL...`` opens and closes one fresh database after the other.
+``URL fire STOP_FILE`` fires one time of each job after the other until the file exists. ``URL OWNER report`` makes a
+report up to its thread for each line that it reads. Both print a line for each.
 """
 
 from __future__ import annotations
@@ -11,15 +13,18 @@ import asyncio
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from agent_core.context import StepState, SystemClock
 from bot.storage import open_store
 from bot.storage.base import Claim, Store
-from tests.contract.store.makers import new_entry, new_item, new_run, outcome
+from bot.storage.jobs import JobRow
+from tests.contract.store.makers import T0, at, new_entry, new_firing, new_item, new_opening, new_post, new_run, outcome
 
 LEASE_S = 30.0
 POLL_S = 0.005
+REPORTS, BELOW_REPORTS = "slack:T1/C2/", "slack:T1/C3/"
 TURN_MAX = 2
 
 
@@ -85,6 +90,54 @@ async def accept_until_killed(url: str) -> None:
         print(n, flush=True)
 
 
+async def fire(url: str, stop: Path) -> None:
+    """The n-th time of a job is n seconds after ``T0``; its key is n."""
+    store = open_store(url)
+    await store.open()
+    while not stop.exists():  # noqa: ASYNC240 - a look at a local file
+        for job in await store.list_due_jobs(now=at(10**6), limit=5):
+            if job.next_at is None:
+                raise SystemExit("a job without a time is due")
+            n = round((job.next_at - T0).total_seconds())
+            firing = new_firing(job, str(n), thread=find_report(job))
+            fired = await store.fire_job(job, [firing], next_at=at(n + 1), now=at(n), overlap="queue")
+            if fired is not None:
+                print(json.dumps({"job": job.job_id, "n": n, "outcomes": fired}), flush=True)
+    await store.close()
+
+
+def find_report(job: JobRow) -> str:
+    """All times of a job are carried out in one thread, so that their order shows."""
+    return f"{job.place}/{job.name}"
+
+
+async def report(url: str, owner: str) -> None:
+    store = open_store(url)
+    await store.open()
+    while sys.stdin.readline():
+        claimed = await store.claim_thread(owner, prefixes=(REPORTS,), lease_s=LEASE_S, now=SystemClock().now())
+        if claimed is not None:
+            await _report(store, claimed)
+            await store.release_claim(claimed)
+            print(claimed.thread_key, flush=True)
+    await store.close()
+
+
+async def _report(store: Store, claimed: Claim) -> None:
+    """Go on with a report from wherever its last owner left it."""
+    thread, now = claimed.thread_key, SystemClock().now()
+    run_id, number = f"{thread}#run", thread.removeprefix(REPORTS)
+    if claimed.items:
+        if claimed.run is None:
+            await store.begin_run(claimed, new_run(run_id, thread, started_at=now), [i.id for i in claimed.items])
+        headline = new_post(f"{run_id}/1", thread, run_id=run_id)
+        await store.finish_run(claimed, run_id, replace(outcome(posts=(headline,), ended_at=now), sequel=number))
+    for post in await store.load_due(thread, now=now):
+        await store.begin_send(claimed, post.id, now=now)
+        opening = new_opening(f"{BELOW_REPORTS}{number}")
+        await store.open_thread(claimed, post.id, run_id, opening, remote_id=number, now=now)
+
+
 async def open_each(urls: list[str]) -> None:
     for url in urls:
         print("ready", flush=True)
@@ -105,6 +158,10 @@ if __name__ == "__main__":
             asyncio.run(halt(url, owner))
         case ["open", *urls]:
             asyncio.run(open_each(urls))
+        case [url, "fire", stop]:
+            asyncio.run(fire(url, Path(stop)))
+        case [url, owner, "report"]:
+            asyncio.run(report(url, owner))
         case [url, "accept"]:
             asyncio.run(accept_until_killed(url))
         case _:
