@@ -198,8 +198,9 @@ def name_known(name: str, known: list[str], kind: str) -> str:
     """Say what there is, and which of it was probably meant."""
     if not known:
         return f"there are no {kind} yet"
-    near = get_close_matches(name, known, n=1)
-    wish = f"did you mean {near[0]!r}? " if near else ""
+    folded = {one.lower(): one for one in known}
+    near = get_close_matches(name.lower(), folded, n=1)
+    wish = f"did you mean {folded[near[0]]!r}? " if near else ""
     shown = ", ".join(sorted(known)[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
     return f"{wish}there are: {shown}"
 

@@ -31,7 +31,7 @@ class HandClock:
     """Shows what it was set to."""
 
     at: datetime = NOW
-    slept: list[float] = field(default_factory=list)
+    slept: asyncio.Event = field(default_factory=asyncio.Event)
 
     def now(self) -> datetime:
         return self.at
@@ -40,7 +40,7 @@ class HandClock:
         return (self.at - NOW).total_seconds()
 
     async def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
+        self.slept.set()
         await asyncio.sleep(0)
 
     def turn(self, **span: float) -> None:
