@@ -25,6 +25,10 @@ WINDOW_S = 120.0
 MOST_BESIDE = 12
 """So many messages of ours may follow a post that belong to it: its files, and what became of them."""
 
+ROOT_S = 72_000.0
+"""How old a post in the channel itself may be that is looked for there. Twenty hours: what was posted a day before, by
+the same job, is another one."""
+
 LOOK_PAGES = 10
 """So many pages of a channel are looked through for a post."""
 
@@ -77,7 +81,8 @@ class Search:
         now: the time, aware.
         since: only what is newer than this id counts.
         reply_to: only replies to this message count, for a channel that holds the answers to many questions.
-        alone: what we post there belongs to this thread; false: to others, too.
+        alone: what we post there belongs to this thread; false: to others, too. Then replies are none of it, nor is a
+            post below which we opened a thread: that is done only once it is known to be there.
     """
 
     def __init__(
@@ -110,6 +115,8 @@ class Search:
         if part_of(message, "interaction_metadata") or id_of(message, "webhook_id") or has_stop(message):
             return False
         replied = id_of(part_of(message, "message_reference"), "message_id")
+        if not self._alone:
+            return not replied
         return not self._reply_to or replied == self._reply_to
 
     def _is_last(self, message: Wire, message_id: str) -> bool:
@@ -121,6 +128,8 @@ class Search:
         self._ours += 1
         if nonce or mark:  # another one
             return self._alone
+        if not self._alone and id_of(part_of(message, "thread"), "owner_id") == self._own:
+            return False
         if self._ours == 1 or not self._alone:
             self.doubtful |= time_of(message_id) < self._sure_from
         return self._alone and self._ours > MOST_BESIDE

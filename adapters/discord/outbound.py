@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Protocol, TypeVar
 
@@ -30,14 +30,14 @@ from adapters.discord.client import DiscordClient
 from adapters.discord.content import Names
 from adapters.discord.drafts import DiscordDrafts
 from adapters.discord.files import CDN_HOSTS, FILE_MAX, fetch_bytes, find_address, parse_address
-from adapters.discord.history import WINDOW_S, Search, build_said, fetch_history, find_posted
+from adapters.discord.history import ROOT_S, WINDOW_S, Search, build_said, fetch_history, find_posted
 from adapters.discord.outcome import Failed
 from adapters.discord.parcel import TEXT_MAX
 from adapters.discord.parse import DIRECT
 from adapters.discord.payload import Payload
 from adapters.discord.render import content_size, render_reply
 from adapters.discord.threads import COMMAND, DiscordThreads, Place
-from adapters.discord.wire import Wire, time_of
+from adapters.discord.wire import Wire, snowflake_of, time_of
 
 log = structlog.get_logger("hermod.discord")
 
@@ -175,8 +175,9 @@ class DiscordOutbound:
     def _build_search(self, thread: ThreadRef, place: Place | None, key: str, own: str) -> tuple[str, Search]:
         """The channel to look in, and what for."""
         asked, now = thread.thread.removeprefix(COMMAND), self._now()
-        if asked != thread.thread:  # a command in a channel
-            return thread.channel, Search(key, own=own, now=now, since=asked, alone=False)
+        if asked != thread.thread:  # a command in a channel, or a report, whose name tells no time
+            since = asked if asked.isdecimal() else str(snowflake_of(now - timedelta(seconds=ROOT_S)))
+            return thread.channel, Search(key, own=own, now=now, since=since, alone=False)
         if place is None or place.reply_to:  # it was not posted, or as a reply in the channel
             return thread.channel, Search(key, own=own, now=now, since=asked, reply_to=asked)
         return place.channel_id, Search(key, own=own, now=now, since=asked)

@@ -7,6 +7,7 @@ id, so ``GET`` tells whether there is one, and a second try to open it says so (
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from adapters.discord.outcome import (
     Failed,
 )
 from adapters.discord.parse import DIRECT
-from adapters.discord.wire import part_of
+from adapters.discord.wire import id_of, part_of
 
 log = structlog.get_logger("hermod.discord")
 
@@ -54,6 +55,10 @@ _NOTICE = (
     "-# I answer here, since I may not open a thread in this channel; "
     "it takes the permissions Create Public Threads and Send Messages in Threads."
 )
+
+
+_MARKS = re.compile(r"\\([^\w\s])|\*{1,3}|__|~~|\|\||`|(?<!\w)_|_(?!\w)")
+"""Marks inside a line, as ``render`` writes them, and the backslash before what is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +202,10 @@ class DiscordThreads:
         if isinstance(message, Failed):
             # without the permission to read, or for a while: the name is not worth failing for
             return message if message.code == UNKNOWN_MESSAGE or message.is_gone else UNNAMED
-        text = read_text(message, own=await self._client.fetch_own_id(), guild=thread.workspace)
+        own = await self._client.fetch_own_id()
+        text = read_text(message, own=own, guild=thread.workspace)
+        if id_of(part_of(message, "author"), "id") == own:  # people write names with marks in them, we only mark
+            text = _MARKS.sub(r"\1", text)
         return build_title(self._redact(text), read_name(part_of(message, "author"), {}))
 
     def _keep(self, thread: ThreadRef, known: _Known) -> None:

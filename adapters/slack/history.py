@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 
 import structlog
 
@@ -30,6 +31,11 @@ PART_TYPE = "hermod_part"
 
 PAGE = 200
 MAX_PAGES = 50
+CHANNEL_PAGES = 5
+ROOT_S = 72_000.0
+"""How much older than a channel's newest message a post in the channel itself may be that is looked for there: twenty
+hours. Slack tells the newest first, so what is older need not be read."""
+
 HISTORY_PAGE = 999
 HISTORY_PAGES = 5
 PATIENCE_S = 3.0
@@ -64,17 +70,25 @@ def is_own(message: Wire, identity: Identity) -> bool:
 async def find_posted(
     client: SlackClient, *, channel: str, thread_ts: str | None, key: str, identity: Identity
 ) -> Delivered | InDoubt | None:
-    """Look through the thread (without ``thread_ts``: the newest of the channel) for our post with ``key``."""
+    """Look through the thread (without ``thread_ts``: the newest of the channel) for our post with ``key``.
+
+    The message that begins the thread comes with every page; it stands in the channel, also where it is ours.
+    """
     cursor: str | None = None
-    for _ in range(MAX_PAGES if thread_ts else 5):
+    newest: datetime | None = None
+    for _ in range(MAX_PAGES if thread_ts else CHANNEL_PAGES):
         page = await fetch_page(client, channel, thread_ts, cursor=cursor)
         if isinstance(page, Failed):
             if page.code == "thread_not_found":
                 return None
             return InDoubt(reason=f"the thread could not be read: {page.said}")
         for message in parts_of(page, "messages"):
-            if metadata_key(message, identity) == key:
+            if metadata_key(message, identity) == key and text_of(message, "ts") != thread_ts:
                 return Delivered(remote_id=text_of(message, "ts"))
+            at = parse_time(text_of(message, "ts"))
+            newest = newest or at
+            if thread_ts is None and at and newest and (newest - at).total_seconds() > ROOT_S:
+                return None
         cursor = text_of(part_of(page, "response_metadata"), "next_cursor")
         if not cursor:
             return None

@@ -82,6 +82,9 @@ class DiscordPlace(Place):
     def person(self, who: Who) -> str:
         return {"alice": self.server.alice, "bob": self.server.bob}[who]
 
+    def channel(self) -> tuple[str, str, str]:
+        return "discord", self.server.guild_id, self.server.general
+
     def _named(self, text: str) -> str:
         return f"<@{self.server.bot_id}> {text}"
 
@@ -240,6 +243,9 @@ class DiscordPlace(Place):
 
     def forbid_posting(self) -> None:
         self.server.deny(self.server.general, "SEND_MESSAGES", "SEND_MESSAGES_IN_THREADS")
+
+    def forbid_seeing(self) -> None:
+        self.server.deny(self.server.general, "VIEW_CHANNEL")
 
     def forbid_files(self) -> None:
         self.server.deny(self.server.general, "ATTACH_FILES")

@@ -94,6 +94,13 @@ FEATURES: tuple[Feature, ...] = (
         unknown="a command that nobody takes is answered with help",
     ),
     *_group(
+        "Reports",
+        root="a report begins with a post in the channel itself, in no thread",
+        below="its thread holds the rest of it, and questions about it",
+        headless="a report whose first post was deleted ends with a reason",
+        looking="whether a report can be posted in a channel, and whose it is, is known before",
+    ),
+    *_group(
         "Reading",
         history="what was said in a thread before",
         fetching="attached files, whole or not at all",
@@ -155,6 +162,8 @@ CANNOT: Mapping[tuple[str, Way], str] = MappingProxyType(
         ("completion", "slack-socket"): "Slack suggests nothing behind a slash command",
         ("completion", "slack-http"): "Slack suggests nothing behind a slash command",
         ("unknown", "terminal"): _CONSOLE,
+        ("headless", "terminal"): _LINES,
+        ("looking", "terminal"): "its channel is always there, and so is its person",
         ("history", "terminal"): "what was said before is in Hermod's own memory",
         ("fetching", "terminal"): "a line has no attachments",
         ("reconnecting", "slack-http"): "Slack calls Hermod; what is not acknowledged is delivered again",

@@ -82,6 +82,10 @@ class Place(Protocol):
         """The id of a person."""
         raise NotHereError
 
+    def channel(self) -> tuple[str, str, str]:
+        """Platform, workspace and id of the channel in which things are said."""
+        raise NotHereError
+
     async def say(
         self,
         text: str,
@@ -166,7 +170,7 @@ class Place(Protocol):
 
     # ------------------------------------------------------------------ what people see
     def posts(self, thread: ThreadRef) -> list[Post]:
-        """What the bot wrote in a thread that everybody sees; of a command: in its channel."""
+        """What the bot wrote in a thread that everybody sees; of a command or report: in its channel, in no thread."""
         raise NotHereError
 
     def shown_to(self, who: Who) -> list[str]:
@@ -208,6 +212,10 @@ class Place(Protocol):
 
     def forbid_files(self) -> None:
         """Take from the bot what it needs to post files."""
+        raise NotHereError
+
+    def forbid_seeing(self) -> None:
+        """Keep the bot out of the channel."""
         raise NotHereError
 
     async def remove(self, thread: ThreadRef) -> None:

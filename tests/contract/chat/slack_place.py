@@ -137,6 +137,9 @@ class SlackPlace(Place):
     def person(self, who: Who) -> str:
         return {"alice": "U1ALICE", "bob": "U2BOB"}[who]
 
+    def channel(self) -> tuple[str, str, str]:
+        return "slack", self.server.team_id, CHANNEL
+
     async def say(
         self,
         text: str,
@@ -233,8 +236,8 @@ class SlackPlace(Place):
         if thread.channel not in self.server.channels:
             return []
         if thread.thread.startswith("command-"):
-            return [m for m in self.server.bot_messages(thread.channel) if "thread_ts" not in m]
-        return self.server.bot_messages(thread.channel, thread.thread)
+            return [m for m in self.server.bot_messages(thread.channel) if m.get("thread_ts", m["ts"]) == m["ts"]]
+        return [m for m in self.server.bot_messages(thread.channel, thread.thread) if m["ts"] != thread.thread]
 
     def _visible(self, message: dict[str, Any]) -> str:
         """Slack shows blocks in place of the text, and below it where the text was streamed."""
@@ -285,6 +288,9 @@ class SlackPlace(Place):
         self.server.inject("chat.postMessage", drop=True, after=arrives)
 
     def forbid_posting(self) -> None:
+        self.server.kick_bot(CHANNEL)
+
+    def forbid_seeing(self) -> None:
         self.server.kick_bot(CHANNEL)
 
     def forbid_files(self) -> None:

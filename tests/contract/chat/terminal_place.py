@@ -49,6 +49,9 @@ class TerminalPlace(Place):
     def person(self, who: Who) -> str:
         return {"alice": "local", "bob": "nobody"}[who]
 
+    def channel(self) -> tuple[str, str, str]:
+        return "terminal", "local", "console"
+
     async def say(
         self,
         text: str,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from adapters.chat import Button, Delivered, FileRef, Reply
+from adapters.chat import Button, Delivered, FileRef, Reply, ThreadRef
 from adapters.commands import HasCommands
+from adapters.places import HasPlaces
 from tests.contract.chat.place import PATIENCE_S, Place, arrived, ask, until
 from tests.servers.slack.model import Copies
 
@@ -104,6 +105,26 @@ async def no_signs(place: Place) -> None:
     for sign in ("queued", "-queued", "seen", "no such sign"):
         await place.adapter.react(message.thread, message.id, sign)
     assert place.posts(message.thread) == []
+
+
+async def nothing_taken_back(place: Place) -> None:
+    """What follows a report stands below it, since nobody can take the report away."""
+    root = ThreadRef(platform="terminal", workspace="local", channel="console", thread="command-report-00aa")
+    assert isinstance(place.adapter, HasPlaces)
+    headline = await place.adapter.post(Reply(thread=root, text="Daily: fine", key="run1/1"))
+    assert isinstance(headline, Delivered)
+    below = place.adapter.thread_below(root, headline.remote_id)
+    assert isinstance(await place.adapter.post(Reply(thread=below, text="the rest", key="run1/2")), Delivered)
+    assert [post.text for post in place.posts(below)] == ["the rest"]
+
+
+async def always_there(place: Place) -> None:
+    """Every look says so."""
+    assert isinstance(place.adapter, HasPlaces)
+    look = await place.adapter.look_at_channel("local", "console")
+    assert (look.state, look.name, look.what, look.fix) == ("open", "console", "", "")
+    person = await place.adapter.look_at_person("local", "local")
+    assert (person.state, person.author) == ("here", (await ask(place)).author)
 
 
 async def no_past(place: Place) -> None:
