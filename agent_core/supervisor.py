@@ -32,7 +32,7 @@ _CITATION = re.compile(r"( ?)\[([\w-]+:a\d+(?:[,;] *[\w-]+:a\d+)*)\](?!\()")
 _SELF = Agent(name="supervisor", tools=())
 _ENGLISH = {
     "undivided": "I could not divide this among the workers, so none of them was asked: {reason}.",
-    "offline": "Written without a language model: each worker got the whole task; this is what their tools returned.",
+    "offline": "Written without a language model: this is what the workers' tools returned.",
     "unwritten": "The findings are listed as they are, since nobody could put them together: {reason}.",
     "gaps": "Not found out:",
     "dropped": "(Marks that name no finding were removed: {labels}.)",
@@ -40,7 +40,7 @@ _ENGLISH = {
 }
 _CHINESE = {
     "undivided": "我无法把这个任务分配给各个工作者，因此没有询问任何一个：{reason}。",
-    "offline": "以下内容未使用语言模型：每个工作者都收到了整个任务，这是它们的工具返回的结果。",
+    "offline": "以下内容未使用语言模型：这是各个工作者的工具返回的结果。",
     "unwritten": "无法把各项发现汇总成文，因此原样列出：{reason}。",
     "gaps": "未能查明：",
     "dropped": "（已删除不对应任何发现的引用标记：{labels}。）",
@@ -104,11 +104,17 @@ class WorkerMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisorRecord:
-    """All that is known of a supervised run; ``record`` has the steps of all runs inside it, and their usage."""
+    """All that is known of a supervised run; ``record`` has the steps of all runs inside it, and their usage.
+
+    ``written`` is the answer as somebody wrote it, without marks that name no finding (``dropped``) and without the notes
+    behind it; empty where the findings are listed as they are.
+    """
 
     record: RunRecord
     findings: tuple[Finding, ...]
     messages: tuple[WorkerMessage, ...]
+    written: str = ""
+    dropped: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -117,6 +123,8 @@ class _Work:
     record: RunRecord
     findings: tuple[Finding, ...] = ()
     messages: list[WorkerMessage] = field(default_factory=list)
+    written: str = ""
+    dropped: tuple[str, ...] = ()
 
     @property
     def words(self) -> Mapping[str, str]:
@@ -150,6 +158,7 @@ class Supervisor:
         workers: from ``build_workers``, at least one.
         prompts: has ``decomposition`` and ``synthesis``.
         max_assignments, max_parallel: bounds of one task.
+        plan: carried out when no model divides the task; empty: then each worker that has tools gets the whole task.
     """
 
     def __init__(
@@ -161,12 +170,15 @@ class Supervisor:
         prompts: Prompts,
         max_assignments: int = 8,
         max_parallel: int = 4,
+        plan: Sequence[Assignment] = (),
     ) -> None:
         if not workers:
             raise ConfigError("a supervisor needs at least one worker")
         self._loop, self._executor, self._workers, self._prompts = loop, executor, workers, prompts
         self._max_assignments, self._max_parallel = max_assignments, max_parallel
-        self._plan = _build_plan_model(workers, max_assignments)
+        self._plan, self._own_plan = _build_plan_model(workers, max_assignments), Plan(assignments=tuple(plan))
+        if unknown := sorted({a.worker for a in plan} - workers.keys()):
+            raise ConfigError(f"the plan names {unknown}, which are no workers; known are {sorted(workers)}")
 
     async def run(self, ctx: RunContext, task: str, conversation: Conversation) -> SupervisorRecord:
         """Do ``task`` and append it and its answer to ``conversation``.
@@ -197,14 +209,20 @@ class Supervisor:
             work.record = replace(work.record, ended_at=ctx.clock.now())
             ctx.emit(RunEnded(run_id=ctx.run_id, record=work.record))
         conversation.append(ModelMessage(role="assistant", content=work.record.answer))
-        return SupervisorRecord(record=work.record, findings=work.findings, messages=tuple(work.messages))
+        return SupervisorRecord(
+            record=work.record,
+            findings=work.findings,
+            messages=tuple(work.messages),
+            written=work.written,
+            dropped=work.dropped,
+        )
 
     async def _work(self, work: _Work, said: Sequence[ModelMessage]) -> None:
         work.move(RunState.THINKING)
         planned = await self._ask("decomposition", work, work.record.query, said)
         work.add(planned.steps, "plan")
         if _is_offline(planned):
-            assignments = self._assign_to_all(work)
+            assignments = self._own_plan.assignments or self._assign_to_all(work)
         elif isinstance(planned.output, Plan):
             assignments = planned.output.assignments
         else:
@@ -357,7 +375,8 @@ def _check_citations(text: str, work: _Work) -> str:
         dropped.extend(label for label in labels if label not in known)
         return match[1] + " ".join(f"[{label}]" for label in kept) if kept else ""
 
-    text = _CITATION.sub(check, text)
+    text = work.written = _CITATION.sub(check, text)
+    work.dropped = tuple(dropped)
     notes = [work.words["dropped"].format(labels=", ".join(dropped))] if dropped else []
     if not cited:
         notes.append(work.words["sources"].format(labels=" ".join(f"[{label}]" for label in sorted(known))))

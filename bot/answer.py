@@ -156,6 +156,7 @@ def build_outcome(answer: Answer, thread_key: str, outbox: Sequence[NewOutboxIte
         summary=answer.summary,
         answered=answer.answered,
         outbox=tuple(outbox),
+        sequel=answer.sequel,
         usage=() if record is None else build_usage_rows(record, thread_key, answer.author, now),
     )
 
