@@ -136,6 +136,16 @@ async def test_of_two_new_jobs_of_one_name_at_once_one_is_made(store: Store, oth
     assert len(await store.list_jobs()) == ROUNDS
 
 
+async def test_of_two_jobs_that_are_given_one_name_at_once_one_gets_it(store: Store, other: Store) -> None:
+    for n in range(ROUNDS):
+        jobs = await save(store, new_job(f"a-{n}"), new_job(f"b-{n}"))
+        made = await asyncio.gather(
+            *(s.save_job(replace(job, name=f"c-{n}"), expected=1) for s, job in zip((store, other), jobs, strict=True))
+        )
+        assert sorted(made) == [False, True]
+    assert sum(job.name.startswith("c-") for job in await store.list_jobs()) == ROUNDS
+
+
 async def test_jobs_are_listed_by_name_and_of_one_channel(store: Store) -> None:
     names = ["b", "a-b", "ab", "a1", "a-"]
     await save(store, *(new_job(name) for name in names), new_job("aa", place="slack:T1/C2"))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bot.storage import open_store
 from bot.storage.base import StoreError
 from bot.storage.migrate import load_migrations, migrate, split_statements
 
@@ -155,3 +156,75 @@ def test_a_file_of_the_schema_before_readings_had_rows_keeps_all_else(
     assert connection.execute("SELECT count(*) FROM snapshot").fetchall() == [(0,)]
     connection.execute("INSERT INTO snapshot (target, taken_at, chain, head) VALUES ('shop', 6, 1, '{}')")
     assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+
+
+_ROWS = (
+    "INSERT INTO thread (thread_key, last_seq, last_message_seq, last_at) VALUES ('t', 2, 1, 5)",
+    "INSERT INTO run VALUES ('r', 't', 'ops', 'finished', 1, 0, 1, '', 'trace')",
+    "INSERT INTO inbox (event_key, thread_key, seq, kind, payload, received_at, state, run_id)"
+    " VALUES ('e1', 't', 1, 'message', '{\"id\": \"m1\"}', 0, 'done', 'r')",
+    "INSERT INTO inbox (event_key, thread_key, seq, kind, payload, received_at, state)"
+    " VALUES ('e2', 't', 2, 'message', '{}', 0, 'open')",
+    "INSERT INTO step VALUES ('r', 1, 'model:1', 'model', 'm', 'd', 'read', 'done', 'said', 0, 1)",
+    "INSERT INTO message (thread_key, seq, run_id, role, body, tokens, created_at)"
+    " VALUES ('t', 1, 'r', 'user', '{}', 3, 0)",
+    "INSERT INTO outbox (key, thread_key, run_id, body, created_at, state, next_at)"
+    " VALUES ('k', 't', 'r', 'posted', 0, 'delivered', 0)",
+    "INSERT INTO usage (run_id, thread_key, author, provider, model, requests, input_tokens, output_tokens, at)"
+    " VALUES ('r', 't', 'slack:U1', 'main', 'm', 1, 2, 3, 4)",
+)
+
+
+@pytest.mark.parametrize("version", range(1, NEWEST))
+def test_a_file_of_each_earlier_schema_keeps_its_rows_and_takes_jobs(
+    connection: sqlite3.Connection, path: Path, version: int
+) -> None:
+    connection.execute("PRAGMA foreign_keys = ON")  # as the store has it
+    connection.execute("CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL) STRICT")
+    for number, sql in load_migrations()[:version]:
+        for statement in split_statements(sql):
+            connection.execute(statement)
+        connection.execute("INSERT INTO schema_version VALUES (?, 0)", (number,))
+    for statement in _ROWS:
+        connection.execute(statement)
+    kept = {
+        table: connection.execute(f"SELECT * FROM {table}").fetchall()
+        for table in ("thread", "run", "inbox", "step", "message", "outbox", "usage")
+    }
+    assert migrate(connection, path, patience_s=1) == NEWEST
+    assert _tables(connection) == TABLES
+    for table, rows in kept.items():
+        now = connection.execute(f"SELECT * FROM {table}").fetchall()
+        assert [new[: len(old)] for new, old in zip(now, rows, strict=True)] == rows
+    assert connection.execute("SELECT opened_from FROM thread").fetchall() == [(None,)]
+    assert connection.execute("SELECT job_id FROM inbox").fetchall() == [("",), ("",)]
+    assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+    assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    connection.execute(
+        "INSERT INTO schedule VALUES"
+        " ('j', 'daily', 'chat', 'slack:T1/C1', '', '', '{}', 'active', '', NULL, '', 0, 0, 1)"
+    )
+    connection.execute("INSERT INTO schedule_run (schedule_id, run_key, fired_at, thread_key) VALUES ('j', '1', 0, '')")
+    with pytest.raises(sqlite3.IntegrityError, match="FOREIGN KEY"):
+        connection.execute("DELETE FROM schedule")
+
+
+async def test_a_store_of_the_schema_before_jobs_goes_on(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as before:
+        before.execute("CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL) STRICT")
+        for number, sql in load_migrations()[:7]:
+            for statement in split_statements(sql):
+                before.execute(statement)
+            before.execute("INSERT INTO schema_version VALUES (?, 0)", (number,))
+        for statement in _ROWS:
+            before.execute(statement)
+    store = open_store(f"sqlite:///{path}")
+    await store.open()
+    try:
+        assert await store.knows_thread("t")
+        assert [item.event_key for item in await store.load_open("t")] == ["e2"]
+        assert await store.list_jobs() == ()
+        assert [row.thread_key for row in await store.list_sessions()] == ["t"]
+        assert (await store.forget_thread("t")).texts == 2
+    finally:
+        await store.close()
