@@ -1,9 +1,44 @@
-"""Threads: what comes in, who may work on it, and what waits to be posted. Plain functions inside a transaction."""
+"""Threads: what comes in, who may work on it, and what waits to be posted. Functions inside a transaction.
+
+Every verb that changes something of a thread locks the thread's row before anything else. So the verbs of a thread come
+one after the other as on SQLite, and each of their statements sees what the one before left.
+"""
 
 from __future__ import annotations
 
-from bot.storage.base import Claim, Fenced
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from bot.storage.base import (
+    Accepted,
+    Claim,
+    Fenced,
+    InboxItem,
+    NewInboxItem,
+    NewOutboxItem,
+    OutboxItem,
+    OutboxState,
+    StoreError,
+)
 from bot.storage.postgres_connection import Row, Tx
+from bot.storage.postgres_memory import is_erased
+from bot.storage.postgres_rows import (
+    build_key_filter,
+    build_micros,
+    parse_inbox,
+    parse_micros,
+    parse_outbox,
+    parse_run,
+)
+
+_FREE = "(owner IS NULL OR lease_until <= %s)"
+_UNDELIVERED = "state IN ('pending', 'sending')"
+_CANDIDATES = 16
+_LOOKS = 3
+PAST_TRIES = 3
+"""How often it is tried to read what was said in a thread before Hermod came."""
+NO_LIMIT = 2**31
+"""Of the queue, for what is not a question."""
 
 
 async def lock_thread(tx: Tx, thread_key: str) -> Row | None:
@@ -31,4 +66,297 @@ async def ensure_thread(tx: Tx, thread_key: str, at: int) -> None:
         " ON CONFLICT (thread_key) DO UPDATE SET last_at = greatest(thread.last_at, excluded.last_at)",
         thread_key,
         at,
+    )
+
+
+# -- what comes in ---------------------------------------------------------------------------------
+
+
+async def accept(tx: Tx, item: NewInboxItem, queue_limit: int, refusal: NewOutboxItem | None) -> Accepted:
+    """Store an item once per event key; see ``Store.accept``.
+
+    Twins that come at the same moment both pass the first look; the second one then fails at the unique key, and the
+    transaction that is tried again finds the first.
+    """
+    known = await tx.one("SELECT seq FROM inbox WHERE event_key = %s", item.event_key)
+    if known is not None:
+        return Accepted(outcome="duplicate", seq=known["seq"])
+    at = build_micros(item.received_at)
+    await lock_thread(tx, item.thread_key)
+    if item.said_id and await is_erased(tx, item.thread_key, item.said_id):
+        return Accepted(outcome="duplicate", seq=0)
+    await ensure_thread(tx, item.thread_key, at)
+    waiting = await tx.all(
+        "SELECT 1 FROM inbox WHERE thread_key = %s AND state = 'open' LIMIT %s", item.thread_key, max(queue_limit, 0)
+    )
+    full = len(waiting) >= queue_limit
+    (counted,) = await tx.all(
+        "UPDATE thread SET last_seq = last_seq + 1,"
+        " past_left = CASE WHEN %s AND last_seq = 0 AND opened_from IS NULL THEN %s ELSE past_left END,"
+        " open_since = CASE WHEN %s THEN open_since ELSE coalesce(open_since, %s) END"
+        " WHERE thread_key = %s RETURNING last_seq",
+        item.inside,
+        PAST_TRIES,
+        full,
+        at,
+        item.thread_key,
+    )
+    seq: int = counted["last_seq"]
+    await tx.do(
+        "INSERT INTO inbox (event_key, thread_key, seq, kind, payload, received_at, said_id, state)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",
+        item.event_key,
+        item.thread_key,
+        seq,
+        item.kind,
+        item.payload,
+        at,
+        item.said_id,
+        "refused" if full else "open",
+    )
+    if full and refusal is not None:
+        await add_outbox(tx, refusal)
+    # A NOTIFY here, and a LISTEN in the dispatcher, would spare the other processes their look every second.
+    return Accepted(outcome="full" if full else "new", seq=seq)
+
+
+async def knows_thread(tx: Tx, thread_key: str) -> bool:
+    """Tell whether an inbox row was ever stored for the thread (a mere notice does not count), or it was opened."""
+    row = await tx.one(
+        "SELECT 1 FROM thread WHERE thread_key = %s AND (last_seq > 0 OR opened_from IS NOT NULL)", thread_key
+    )
+    return row is not None
+
+
+async def load_open(tx: Tx, thread_key: str, after_seq: int) -> tuple[InboxItem, ...]:
+    """Return the open items after one of them, in order."""
+    rows = await tx.all(
+        "SELECT * FROM inbox WHERE thread_key = %s AND state = 'open' AND seq > %s ORDER BY seq", thread_key, after_seq
+    )
+    return tuple(map(parse_inbox, rows))
+
+
+async def mark_signed(tx: Tx, claim: Claim, item_id: int) -> None:
+    """Record that an item's message carries the sign that it waits."""
+    await check_claim(tx, claim)
+    await tx.do("UPDATE inbox SET signed = true WHERE id = %s AND thread_key = %s", item_id, claim.thread_key)
+
+
+# -- claims ----------------------------------------------------------------------------------------
+
+
+async def find_waiting(tx: Tx, prefixes: Sequence[str], now: int) -> list[int]:
+    """Return the ids of threads that wait for work, the longest waiting first; not of all of them.
+
+    Two look-ups, each along its own small index, so that idle threads cost nothing.
+    """
+    if not prefixes:
+        return []
+    condition, bounds = build_key_filter("thread_key", prefixes)
+    rows = await tx.all(
+        "(SELECT open_since AS since, id FROM thread"
+        f" WHERE open_since IS NOT NULL AND {_FREE} AND {condition} ORDER BY open_since, id LIMIT {_CANDIDATES})"
+        " UNION ALL (SELECT send_at AS since, id FROM thread"
+        f" WHERE send_at IS NOT NULL AND send_at <= %s AND {_FREE} AND {condition}"
+        f" ORDER BY send_at, id LIMIT {_CANDIDATES}) ORDER BY since, id",
+        now,
+        *bounds,
+        now,
+        now,
+        *bounds,
+    )
+    return list(dict.fromkeys(row["id"] for row in rows))
+
+
+async def lock_waiting(tx: Tx, prefixes: Sequence[str], now: int) -> str | None:
+    """Lock the thread that has waited longest among those that nobody else is busy with; None when there is none.
+
+    Those who claim at the same moment pass each other over. When everything that waits is locked, be it only by
+    somebody who is just putting a message in, the look is repeated, and at last the first one is waited for.
+    """
+    for look in range(_LOOKS):
+        candidates = await find_waiting(tx, prefixes, now)
+        if not candidates:
+            return None
+        last = look == _LOOKS - 1
+        row = await tx.one(
+            "SELECT thread_key FROM thread WHERE id = ANY(%s::bigint[])"
+            f" AND (open_since IS NOT NULL OR send_at <= %s) AND {_FREE} ORDER BY array_position(%s::bigint[], id)"
+            f" LIMIT 1 FOR NO KEY UPDATE {'' if last else 'SKIP LOCKED'}",
+            candidates,
+            now,
+            now,
+            candidates,
+        )
+        if row is not None:
+            return str(row["thread_key"])
+    return None
+
+
+async def claim_thread(tx: Tx, owner: str, prefixes: Sequence[str], lease_s: float, now: datetime) -> Claim | None:
+    """Take the thread that has waited longest; see ``Store.claim_thread``."""
+    at = build_micros(now)
+    key = await lock_waiting(tx, prefixes, at)
+    if key is None:
+        return None
+    until = build_micros(now + timedelta(seconds=lease_s))
+    (thread,) = await tx.all(
+        "UPDATE thread SET owner = %s, lease_until = %s, epoch = epoch + 1 WHERE thread_key = %s"
+        " RETURNING epoch, past_left",
+        owner,
+        until,
+        key,
+    )
+    run = await tx.one(
+        "UPDATE run SET attempt = attempt + 1 WHERE thread_key = %s AND ended_at IS NULL RETURNING *", key
+    )
+    items = await tx.all("SELECT * FROM inbox WHERE thread_key = %s AND state = 'open'", key)
+    if run is not None:
+        items += await tx.all("SELECT * FROM inbox WHERE run_id = %s AND state = 'taken'", run["run_id"])
+    return Claim(
+        thread_key=key,
+        owner=owner,
+        epoch=thread["epoch"],
+        lease_until=parse_micros(until),
+        items=tuple(sorted(map(parse_inbox, items), key=lambda item: item.seq)),
+        run=None if run is None else parse_run(run),
+        outbox=await load_due(tx, key, at),
+        past_left=thread["past_left"],
+    )
+
+
+async def renew_claim(tx: Tx, claim: Claim, lease_s: float, now: datetime) -> None:
+    """Extend the lease of a claim that stands."""
+    await check_claim(tx, claim)
+    until = build_micros(now + timedelta(seconds=lease_s))
+    await tx.do("UPDATE thread SET lease_until = %s WHERE thread_key = %s", until, claim.thread_key)
+
+
+async def release_claim(tx: Tx, claim: Claim) -> None:
+    """Give the thread back if the claim still stands."""
+    await tx.do(
+        "UPDATE thread SET owner = NULL, lease_until = NULL WHERE thread_key = %s AND owner = %s AND epoch = %s",
+        claim.thread_key,
+        claim.owner,
+        claim.epoch,
+    )
+
+
+async def list_owners(tx: Tx) -> tuple[str, ...]:
+    """Return every owner of a lease, in alphabetical order."""
+    rows = await tx.all("SELECT DISTINCT owner FROM thread WHERE owner IS NOT NULL ORDER BY owner")
+    return tuple(row["owner"] for row in rows)
+
+
+async def free_owner(tx: Tx, owner: str) -> None:
+    """End every lease of ``owner``; its claims are fenced from now on."""
+    await tx.do(
+        "WITH theirs AS (SELECT id FROM thread WHERE owner = %s ORDER BY thread_key FOR NO KEY UPDATE)"
+        " UPDATE thread SET owner = NULL, lease_until = NULL FROM theirs WHERE thread.id = theirs.id",
+        owner,
+    )
+
+
+async def find_next_wake(tx: Tx, prefixes: Sequence[str], now: int) -> datetime | None:
+    """Return the earliest instant after ``now`` at which a lease ends or a thread's first post falls due."""
+    if not prefixes:
+        return None
+    condition, bounds = build_key_filter("thread_key", prefixes)
+    rows = await tx.all(
+        "(SELECT lease_until AS at FROM thread"
+        f" WHERE owner IS NOT NULL AND lease_until > %s AND {condition} ORDER BY lease_until LIMIT 1)"
+        " UNION ALL (SELECT send_at AS at FROM thread"
+        f" WHERE send_at IS NOT NULL AND send_at > %s AND {condition} ORDER BY send_at LIMIT 1)",
+        now,
+        *bounds,
+        now,
+        *bounds,
+    )
+    return parse_micros(min(row["at"] for row in rows)) if rows else None
+
+
+# -- posts -----------------------------------------------------------------------------------------
+
+
+async def add_outbox(tx: Tx, item: NewOutboxItem) -> None:
+    """Queue a post; a known key changes nothing."""
+    at = build_micros(item.created_at)
+    await ensure_thread(tx, item.thread_key, at)
+    await tx.do(
+        "INSERT INTO outbox (key, thread_key, run_id, body, created_at, state, next_at)"
+        " VALUES (%s, %s, %s, %s, %s, 'pending', %s) ON CONFLICT (key) DO NOTHING",
+        item.key,
+        item.thread_key,
+        item.run_id,
+        item.body,
+        at,
+        at,
+    )
+    await _refresh_send_at(tx, item.thread_key)
+
+
+async def split_outbox(tx: Tx, claim: Claim, outbox_id: int, parts: Sequence[NewOutboxItem]) -> None:
+    """Put the first part in the place of a post, and queue the others."""
+    await check_claim(tx, claim)
+    await _load_undelivered(tx, claim, outbox_id)
+    await tx.do("UPDATE outbox SET body = %s WHERE id = %s", parts[0].body, outbox_id)
+    for part in parts[1:]:
+        await add_outbox(tx, part)
+
+
+async def begin_send(tx: Tx, claim: Claim, outbox_id: int, now: datetime) -> float:
+    """Count an attempt and mark the row as sending; return the seconds that are left of the lease."""
+    thread = await check_claim(tx, claim)
+    await _load_undelivered(tx, claim, outbox_id)
+    await tx.do("UPDATE outbox SET state = 'sending', attempts = attempts + 1 WHERE id = %s", outbox_id)
+    return (parse_micros(thread["lease_until"]) - now).total_seconds()
+
+
+async def finish_send(
+    tx: Tx, claim: Claim, outbox_id: int, state: OutboxState, remote_id: str | None, reason: str, next_at: datetime
+) -> None:
+    """Record what became of a post; a delivered or failed one is not changed any more, and its run has no draft."""
+    await check_claim(tx, claim)
+    await _load_undelivered(tx, claim, outbox_id)
+    await tx.do(
+        "UPDATE outbox SET state = %s, remote_id = %s, reason = %s, next_at = %s WHERE id = %s",
+        state.value,
+        remote_id,
+        reason,
+        build_micros(next_at),
+        outbox_id,
+    )
+    if state.final:
+        await tx.do("DELETE FROM draft WHERE run_id = (SELECT run_id FROM outbox WHERE id = %s)", outbox_id)
+    await _refresh_send_at(tx, claim.thread_key)
+
+
+async def load_outbox(tx: Tx, thread_key: str) -> tuple[OutboxItem, ...]:
+    """Return every post of a thread in the order of posting."""
+    rows = await tx.all("SELECT * FROM outbox WHERE thread_key = %s ORDER BY id", thread_key)
+    return tuple(map(parse_outbox, rows))
+
+
+async def load_due(tx: Tx, thread_key: str, now: int) -> tuple[OutboxItem, ...]:
+    """Return undelivered posts up to the first that is not due: a later one never overtakes it."""
+    rows = await tx.all(f"SELECT * FROM outbox WHERE thread_key = %s AND {_UNDELIVERED} ORDER BY id", thread_key)
+    late = next((n for n, row in enumerate(rows) if row["next_at"] > now), len(rows))
+    return tuple(map(parse_outbox, rows[:late]))
+
+
+async def _load_undelivered(tx: Tx, claim: Claim, outbox_id: int) -> None:
+    row = await tx.one("SELECT state FROM outbox WHERE id = %s AND thread_key = %s", outbox_id, claim.thread_key)
+    if row is None:
+        raise StoreError(f"there is no post {outbox_id} in {claim.thread_key}; nothing was changed")
+    if row["state"] not in ("pending", "sending"):
+        raise StoreError(f"post {outbox_id} is already {row['state']}; nothing was changed")
+
+
+async def _refresh_send_at(tx: Tx, thread_key: str) -> None:
+    await tx.do(
+        "UPDATE thread SET send_at ="
+        f" (SELECT next_at FROM outbox WHERE thread_key = %s AND {_UNDELIVERED} ORDER BY id LIMIT 1)"
+        " WHERE thread_key = %s",
+        thread_key,
+        thread_key,
     )
