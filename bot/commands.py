@@ -57,7 +57,13 @@ USAGE = CommandInfo(name="usage", summary="Show what you used today and in the l
 FORGET = CommandInfo(name="forget", summary="Drop all that I keep of a thread, with a receipt.", usage="[LINK]")
 MEMORY = CommandInfo(name="memory", summary="Show what I keep of a thread.", usage="[LINK]")
 PROVIDERS = CommandInfo(name="providers", summary="Show how the models are doing.")
-OWN_SLASH = (USAGE, FORGET)
+JOBS = CommandInfo(
+    name="jobs",
+    summary="List the scheduled reports, or change them.",
+    usage="[show|pause|resume|run|edit|delete NAME | add WHEN TASK | confirm]",
+)
+REPORT = CommandInfo(name="report", summary="Have a scheduled report made now.", usage="NAME")
+OWN_SLASH = (USAGE, FORGET, JOBS, REPORT)
 """Those of Hermod's own commands that are slash commands too; all of them are behind ``/hermod``."""
 
 

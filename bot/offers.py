@@ -16,7 +16,19 @@ from agent_core.tools.executor import READ_OUTPUT
 from agent_core.tools.registry import ToolRegistry
 from bot.access import AccessPolicy, Caller, Speak, UseTarget, UseTool, decide
 from bot.arguments import choices_of, fields_of, required_of, types_of
-from bot.commands import ASK, FORGET, HELP, HERMOD, OWN_SLASH, TOOL_COMMANDS, USAGE, CommandInfo, summarise
+from bot.commands import (
+    ASK,
+    FORGET,
+    HELP,
+    HERMOD,
+    JOBS,
+    OWN_SLASH,
+    REPORT,
+    TOOL_COMMANDS,
+    USAGE,
+    CommandInfo,
+    summarise,
+)
 
 SUMMARY_MAX = 100
 NAME_MAX = 32
@@ -51,6 +63,12 @@ _OWN_OPTIONS: Mapping[str, tuple[CommandOption, ...]] = {
     FORGET.name: (
         CommandOption(name="link", summary="The link of a message of the thread; in the thread itself none is needed."),
     ),
+    JOBS.name: (
+        CommandOption(
+            name="words", summary="Such as: pause daily. Or: add every monday at 9 in Berlin: what got slower?"
+        ),
+    ),
+    REPORT.name: (CommandOption(name="name", summary="The job's name; /jobs lists them.", required=True),),
 }
 
 

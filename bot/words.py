@@ -1,14 +1,20 @@
-"""Words that a person gives Hermod about the thread itself, such as ``!summary``: answered without any model."""
+"""Words that a person gives Hermod about the thread itself: answered without any model.
+
+They begin with ``!``, such as ``!summary``; ``confirm`` and ``cancel`` answer what waits for a person's word there.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 from adapters.chat import Message
 from agent_core.context import Clock
 from agent_core.llm.router import ProviderState
 from agent_core.llm.tokens import TokenCounter
 from bot.forget import ThreadMemory
+from bot.jobs.desk import Asking
+from bot.jobs.proposals import Decision, read_decision
 from bot.memory import MODEL, correct_summary
 from bot.models import describe_state
 from bot.storage.base import Store
@@ -19,7 +25,8 @@ HELP = """Words about this thread:
 - `!memory` shows what I keep of all that was said and found here, `!forget` drops it
 - `!providers` shows how the models are doing
 - `!stop` ends what I am doing here, and what waits
-- `!steer TEXT` tells me something about what I am doing, while I do it"""
+- `!steer TEXT` tells me something about what I am doing, while I do it
+- `confirm` or `cancel` answers what I proposed to you about a scheduled job"""
 NO_SUMMARY = "This thread has no summary: it is short enough to be read whole."
 DROPPED = (
     "This thread has no summary: it was dropped, and the first {through} messages are not sent to the model any more."
@@ -31,11 +38,19 @@ WORDS = frozenset({"!summary", "!memory", "!forget", "!providers", "!help"})
 
 def is_word(message: Message) -> bool:
     """Tell whether a message is such a word: it is answered alone, and no model ever reads it."""
-    return message.text.strip().partition(" ")[0].lower() in WORDS
+    return message.text.strip().partition(" ")[0].lower() in WORDS or read_decision(message.text) is not None
+
+
+class Decides(Protocol):
+    """Who does what waits to be confirmed (``bot.jobs.desk.JobDesk``)."""
+
+    async def decide(self, asking: Asking, decision: Decision) -> str | None:
+        """Do it, or drop it, and say so; None when nothing waits for this person there."""
+        ...
 
 
 class ThreadWords:
-    """Answers words that begin with ``!``.
+    """Answers such words.
 
     Args:
         store: where the thread's memory is.
@@ -43,6 +58,7 @@ class ThreadWords:
         states: how the providers are doing.
         clock: time.
         memory: shows and drops all that is kept of a thread.
+        jobs: has what waits to be confirmed; None where there are no jobs.
     """
 
     def __init__(
@@ -53,15 +69,20 @@ class ThreadWords:
         clock: Clock,
         *,
         memory: ThreadMemory,
+        jobs: Decides | None = None,
     ) -> None:
         self._store = store
         self._memory = memory
+        self._jobs = jobs
         self._counter = counter
         self._states = states
         self._clock = clock
 
     async def answer(self, message: Message) -> str | None:
-        """Return the answer to a message that is such a word, else None. Anything else with a ``!`` is a question."""
+        """Return the answer to a message that is such a word, else None: anything else is a question.
+
+        ``confirm`` is one only for the person for whom something waits there.
+        """
         word, _, rest = message.text.strip().partition(" ")
         key, rest = message.thread.key, rest.strip()
         match word.lower():
@@ -78,7 +99,13 @@ class ThreadWords:
             case "!help":
                 return HELP
             case _:
-                return None
+                return await self._decide(message)
+
+    async def _decide(self, message: Message) -> str | None:
+        decision = read_decision(message.text)
+        if decision is None or self._jobs is None:
+            return None
+        return await self._jobs.decide(Asking(thread=message.thread, author=message.author), decision)
 
     async def _show(self, key: str) -> str:
         row = await self._store.load_summary(key)

@@ -222,7 +222,7 @@ async def test_help_as_a_mention_is_told_to_the_one_who_asked(store: Store) -> N
 
 def test_slash_commands_come_from_the_registered_tools() -> None:
     registry = build_tools([])
-    assert [c.name for c in list_slash_commands(registry.specs())] == ["hermod", "slowq", "usage", "forget"]
+    assert [c.name for c in list_slash_commands(registry.specs())] == ["hermod", "slowq", "usage", "forget", "jobs", "report"]
 
     async def run_python(code: str) -> str:
         """Run Python. Safely."""
@@ -230,7 +230,7 @@ def test_slash_commands_come_from_the_registered_tools() -> None:
 
     registry.register(run_python)
     found = {c.name: c for c in list_slash_commands(registry.specs(), "ops-")}
-    assert list(found) == ["ops-hermod", "ops-slowq", "ops-py", "ops-usage", "ops-forget"]
+    assert list(found) == ["ops-hermod", "ops-slowq", "ops-py", "ops-usage", "ops-forget", "ops-jobs", "ops-report"]
     assert (found["ops-py"].summary, found["ops-py"].usage) == ("Run Python", "code=...")
 
 

@@ -1,0 +1,454 @@
+"""What people may do to jobs from a chat, whichever way they ask: by words, by tools, by commands.
+
+A new job, an edit and a deletion are proposals first: they are checked, shown, and done when the same person confirms
+them in the same place. Pausing, resuming and running now are done at once; anybody of the job's channel may do so.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from adapters.chat import COMMAND_THREAD, Author, ThreadRef
+from agent_core.context import Clock
+from agent_core.tools.base import Effect
+from bot.access import AccessAction, AccessPolicy, Caller, Speak, UseTarget, UseTool, decide
+from bot.audit import AuditLog
+from bot.jobs.calendar import BadSchedule
+from bot.jobs.job import Firing, JobSpec, parse_place
+from bot.jobs.keeping import Asker, BadJob, CheckedJob, JobDraft, JobKeeper, read_spec
+from bot.jobs.phrases import BadPhrase, When, parse_when
+from bot.jobs.proposals import PROPOSAL_S, Decision, Wanted, dump_wanted, load_wanted
+from bot.jobs.telling import tell_changed, tell_deleted, tell_made
+from bot.jobs.zones import resolve_zone
+from bot.storage.base import Store
+from bot.storage.jobs import JobRow, JobRunRow, Proposal
+
+SCHEDULE, LIST, CHANGE = "schedule_report", "list_jobs", "change_job"
+"""The tools; ``[access] tools`` names them, also where a command does the same."""
+
+USUAL_TASK = "a database report: slow queries, what got slower, and the health of indexes and tables"
+MOST_LISTED = 50
+RUNS_LOOKED_AT = 5
+
+_ORDER = re.compile(
+    r"\A(?:please\s+)?(?:can\s+you\s+|could\s+you\s+)?(?:post|send|write|make|give|show|schedule|publish|deliver)\s+"
+    r"(?:(?:me|us)\s+)?|\A(?:请)?(?:在(?:这里|这儿|本频道|此))?(?:发送|发布|发|写|做|生成)(?:一份|一个)?",
+    re.IGNORECASE,
+)
+_PLACE_HERE = re.compile(
+    r"\s*\b(?:here|(?:in|to|into)\s+(?:this|the)\s+(?:channel|thread)|please)\s*[.!]?\Z|(?:到这里|在这里|到本频道)\Z",
+    re.IGNORECASE,
+)
+_LINKED = re.compile(r"<#([A-Za-z0-9]+)(?:\|[^>]*)?>")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """Who asks for something about jobs, and where."""
+
+    thread: ThreadRef
+    author: Author
+
+    @property
+    def place(self) -> str:
+        """The channel, as jobs have it."""
+        return f"{self.thread.platform}:{self.thread.workspace}/{self.thread.channel}"
+
+    @property
+    def asker(self) -> Asker:
+        """Who asks, as jobs have it."""
+        return Asker.of(self.thread, self.author)
+
+    @property
+    def slash(self) -> bool:
+        """True for a slash command in a channel: it stands in no thread where one could answer."""
+        return self.thread.thread.startswith(COMMAND_THREAD)
+
+    @property
+    def key(self) -> str:
+        """Where a proposal waits: in the thread; for a slash command in the channel, for the next one."""
+        return replace(self.thread, thread=f"{COMMAND_THREAD}jobs").key if self.slash else self.thread.key
+
+    def at(self, place: str) -> Caller:
+        """The same person as somebody who speaks in another place."""
+        platform, workspace, channel = parse_place(place)
+        thread = ThreadRef(platform=platform, workspace=workspace, channel=channel, thread=self.thread.thread)
+        return Caller.of(thread, self.author)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobWish:
+    """What a person said of a job; empty where they said nothing.
+
+    Args:
+        when: words or cron fields, see ``bot.jobs.phrases``; what else stands in them is the task.
+        said: the whole message that ``when`` was taken from, for words that got lost on the way.
+        channel: an address or a link; empty: where it was asked.
+    """
+
+    when: str = ""
+    task: str = ""
+    timezone: str = ""
+    template: str = ""
+    targets: tuple[str, ...] = ()
+    name: str = ""
+    channel: str = ""
+    said: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedJob:
+    """A job with its newest time; ``run`` is None before the first one."""
+
+    row: JobRow
+    run: JobRunRow | None
+
+
+class JobDesk:
+    """Takes what people want of jobs. Safe to use concurrently.
+
+    Every method raises ``BadJob`` with words for the person, and ``StoreError`` when the storage cannot be used.
+
+    Args:
+        store: keeps proposals.
+        keeper: checks and changes jobs.
+        clock: time.
+        policy: who may do what where.
+        prefix: of Slack's slash commands (``[slack] command_prefix``).
+    """
+
+    def __init__(
+        self, store: Store, keeper: JobKeeper, clock: Clock, *, policy: AccessPolicy, prefix: str = ""
+    ) -> None:
+        self._store = store
+        self._keeper = keeper
+        self._clock = clock
+        self._policy = policy
+        self._prefix = prefix
+        self._audit = AuditLog(store, clock)
+
+    def now(self) -> datetime:
+        """The time that "next" is counted from."""
+        return self._clock.now()
+
+    # -- looking -------------------------------------------------------------------------------------
+
+    async def list(self, asking: Asking) -> tuple[ListedJob, ...]:
+        """The jobs of the channel, and the person's own in others, by name."""
+        self._require(asking, LIST)
+        rows = [row for row in await self._store.list_jobs() if _is_open_to(row, asking)]
+        return tuple([await self._look(row) for row in rows[:MOST_LISTED]])
+
+    async def find(self, asking: Asking, name: str) -> ListedJob:
+        """One of them."""
+        self._require(asking, LIST)
+        return await self._look(await self._find(asking, name))
+
+    # -- at once -------------------------------------------------------------------------------------
+
+    async def pause(self, asking: Asking, name: str) -> JobRow:
+        """Pause a job."""
+        row = await self._find_to_change(asking, name)
+        by = asking.asker
+        return await self._keeper.pause(row.name, f"paused by {by.name}", by=by, thread_key=asking.thread.key)
+
+    async def resume(self, asking: Asking, name: str) -> JobRow:
+        """Let a job fire again."""
+        row = await self._find_to_change(asking, name)
+        return await self._keeper.resume(row.name, by=asking.asker, thread_key=asking.thread.key)
+
+    async def run_now(self, asking: Asking, name: str) -> Firing:
+        """Have a report of a job made now, with the rights of the person who asks; one at a time."""
+        row = await self._find_to_change(asking, name)
+        self._check_targets(asking, row.place, read_spec(row))
+        for run in await self._store.list_job_runs(row.job_id, limit=RUNS_LOOKED_AT):
+            # also where a process died between doing this and saying so, and does it again
+            if run.state in ("waiting", "running"):
+                raise BadJob(f"a report of {row.name} is being made already, since {run.fired_at:%H:%M} UTC")
+        return await self._keeper.run_now(row.name, author=asking.author, asked_in=asking.thread.key, by=asking.asker)
+
+    # -- proposals -----------------------------------------------------------------------------------
+
+    async def propose_new(self, asking: Asking, wish: JobWish) -> CheckedJob:
+        """Check a new job and keep it as the person's proposal in this place, instead of an earlier one."""
+        self._require(asking, SCHEDULE)
+        place = self._find_place(asking, wish.channel)
+        when, task = _read_when(wish)
+        zone = _find_zone(when, wish.timezone)
+        spec = JobSpec(cron=when.cron, zone=zone, task=task, template=wish.template, targets=wish.targets)
+        checked = await self._check(asking, JobDraft(place=place, spec=spec, name=wish.name))
+        await self._propose(
+            asking, Wanted(action="make", name=checked.name, place=checked.place, spec=checked.spec), checked.place
+        )
+        return checked
+
+    async def propose_change(self, asking: Asking, name: str, wish: JobWish) -> CheckedJob:
+        """Check an edit of a job and keep it as the person's proposal; what the wish leaves out stays."""
+        row = await self._find_to_change(asking, name)
+        _check_chat(row)
+        spec = _edit(read_spec(row), wish)
+        place = self._find_place(asking, wish.channel) if wish.channel else row.place
+        renamed = wish.name.strip().lower()
+        if (spec, place, renamed or row.name) == (read_spec(row), row.place, row.name):
+            raise BadJob(f"that changes nothing of {row.name}; say another time, task, channel, template or name")
+        checked = await self._check(asking, JobDraft(place=place, spec=spec, name=renamed), of=row.name)
+        await self._propose(
+            asking,
+            Wanted(
+                action="change",
+                name=row.name,
+                place=checked.place,
+                spec=checked.spec,
+                renamed=renamed,
+                job_id=row.job_id,
+                revision=row.revision,
+            ),
+            checked.place,
+        )
+        return checked
+
+    async def propose_delete(self, asking: Asking, name: str) -> JobRow:
+        """Keep the deletion of a job as the person's proposal."""
+        row = await self._find_to_change(asking, name)
+        _check_chat(row)
+        wanted = Wanted(action="delete", name=row.name, job_id=row.job_id, revision=row.revision)
+        await self._propose(asking, wanted, row.place)
+        return row
+
+    async def decide(self, asking: Asking, decision: Decision) -> str | None:
+        """Do, or drop, what waits for this person in this place; None when nothing does."""
+        asker = asking.asker
+        after = self._clock.now() - timedelta(seconds=PROPOSAL_S)
+        found = await self._store.take_proposal(asking.key, asker.owner, after=after)
+        if found is None:
+            return None
+        try:
+            wanted = load_wanted(found.body)
+        except ValueError:
+            return "I cannot read any more what waited here; please ask me again."
+        if decision.name not in ("", wanted.name, wanted.renamed):
+            await self._store.save_proposal(found)
+            return (
+                f"What waits for you here is about `{wanted.renamed or wanted.name}`, not `{decision.name}`; "
+                "it still waits."
+            )
+        if decision.word == "cancel":
+            await self._record("job.proposal_cancelled", asking, wanted.name, wanted.action, wanted.place)
+            return f"Cancelled; nothing has changed ({wanted.action} `{wanted.name}`)."
+        try:
+            return await self._carry_out(asking, wanted)
+        except BadJob as e:
+            await self._record("job.proposal_failed", asking, wanted.name, wanted.action, wanted.place)
+            return f"Not done, and nothing has changed: {e}. Please ask me again."
+
+    async def _carry_out(self, asking: Asking, wanted: Wanted) -> str:
+        """Check everything again: other people, operators and platforms went on in the meantime."""
+        by, key = asking.asker, asking.thread.key
+        if wanted.action == "make":
+            self._require(asking, SCHEDULE)
+        else:
+            row = await self._find_to_change(asking, wanted.name)
+            if (row.job_id, row.revision) != (wanted.job_id, wanted.revision):
+                raise BadJob(f"the job {row.name} was changed since you were shown it")
+        if wanted.action == "delete":
+            return tell_deleted(await self._keeper.delete(wanted.name, by=by, thread_key=key))
+        if wanted.spec is None:
+            raise BadJob("what was to be made cannot be read any more")
+        draft = JobDraft(place=wanted.place, spec=wanted.spec, name=wanted.renamed or wanted.name)
+        checked = await self._check(asking, draft, of="" if wanted.action == "make" else wanted.name)
+        if wanted.action == "make":
+            row = await self._keeper.make(checked, by=by, thread_key=key)
+            return tell_made(row, checked, self.slash_of(asking))
+        row = await self._keeper.change(wanted.name, checked, by=by, thread_key=key)
+        return tell_changed(row, checked, self.slash_of(asking))
+
+    def slash_of(self, asking: Asking) -> str:
+        """How ``jobs`` is written where somebody asks: as a slash command, or as words to Hermod in the thread."""
+        if not asking.slash:
+            return "jobs"
+        return f"/{self._prefix if asking.thread.platform == 'slack' else ''}jobs"
+
+    # -- parts ---------------------------------------------------------------------------------------
+
+    async def _check(self, asking: Asking, draft: JobDraft, *, of: str = "") -> CheckedJob:
+        platform, workspace, _ = parse_place(draft.place)
+        here = asking.thread
+        if (platform, workspace) != (here.platform, here.workspace):
+            raise BadJob(f"a job runs with your rights, so it posts where you are known; {draft.place} is elsewhere")
+        self._allow(asking, draft.place, Speak())
+        self._allow(asking, draft.place, UseTool(name=SCHEDULE, effect=Effect.READ))
+        self._check_targets(asking, draft.place, draft.spec)
+        checked = await self._keeper.check(draft, now=self._clock.now(), of=of)
+        if checked.place == asking.place:
+            return checked
+        warning = (
+            f"I cannot look up whether you are in {checked.channel or checked.place}; its people will see who asked"
+        )
+        return replace(checked, warnings=(*checked.warnings, warning))
+
+    def _check_targets(self, asking: Asking, place: str, spec: JobSpec) -> None:
+        for target in spec.targets:
+            self._allow(asking, place, UseTarget(name=target))
+
+    def _require(self, asking: Asking, tool: str) -> None:
+        self._allow(asking, asking.place, UseTool(name=tool, effect=Effect.READ))
+
+    def _allow(self, asking: Asking, place: str, action: AccessAction) -> None:
+        decision = decide(self._policy, asking.at(place), action=action)
+        if not decision.allowed:
+            raise BadJob(decision.reason)
+
+    async def _find(self, asking: Asking, name: str) -> JobRow:
+        wished = name.strip().strip("`'\"")
+        row = await self._store.load_job(wished)
+        if row is not None and _is_open_to(row, asking):
+            return row
+        known = [row.name for row in await self._store.list_jobs() if _is_open_to(row, asking)]
+        there = f"there are: {', '.join(known[:20])}" if known else "there are none here yet"
+        raise BadJob(f"there is no job {wished[:63]!r} in this channel; {there}")
+
+    async def _find_to_change(self, asking: Asking, name: str) -> JobRow:
+        self._require(asking, CHANGE)
+        row = await self._find(asking, name)
+        self._allow(asking, row.place, Speak())
+        return row
+
+    async def _look(self, row: JobRow) -> ListedJob:
+        runs = await self._store.list_job_runs(row.job_id, limit=1)
+        return ListedJob(row=row, run=runs[0] if runs else None)
+
+    async def _propose(self, asking: Asking, wanted: Wanted, place: str) -> None:
+        await self._record("job.proposed", asking, wanted.name, wanted.action, place)
+        await self._store.save_proposal(
+            Proposal(
+                thread_key=asking.key,
+                author=asking.asker.owner,
+                body=dump_wanted(wanted),
+                created_at=self._clock.now(),
+            )
+        )
+
+    async def _record(self, action: str, asking: Asking, name: str, wanted: str, place: str) -> None:
+        detail: dict[str, str | int] = {"job": name, "wanted": wanted, "place": place}
+        await self._audit.record(action, actor=asking.asker.actor, thread_key=asking.thread.key, detail=detail)
+
+    def _find_place(self, asking: Asking, channel: str) -> str:
+        """Return the address of the channel that is meant.
+
+        Raises:
+            BadJob: it cannot be told which one.
+        """
+        wished = channel.strip()
+        if wished.lower() in ("", "here", "this channel", "这里"):
+            return asking.place
+        here = asking.thread
+        if (linked := _LINKED.fullmatch(wished)) is not None:
+            return f"{here.platform}:{here.workspace}/{linked[1]}"
+        platform, colon, rest = wished.rpartition(":")
+        if wished.startswith("#") or not re.fullmatch(r"[A-Za-z0-9_./-]+", rest):
+            raise BadJob(
+                f"I know channels by their address, not by a name such as {wished[:60]!r}; ask me in that channel, or "
+                f"write its address, such as {here.platform}:{here.workspace}/{here.channel}"
+            )
+        platform = platform if colon else here.platform
+        return f"{platform}:{rest}" if "/" in rest else f"{platform}:{here.workspace}/{rest}"
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+def _is_open_to(row: JobRow, asking: Asking) -> bool:
+    """True for a job of the channel, or the person's own of the same workspace."""
+    if row.place == asking.place:
+        return True
+    here = asking.thread
+    return row.owner == asking.asker.owner and row.place.startswith(f"{here.platform}:{here.workspace}/")
+
+
+def _check_chat(row: JobRow) -> None:
+    if row.origin == "settings":
+        raise BadJob(
+            f"the job {row.name} is one of the settings; the operator changes it in [reports.{row.name}] of "
+            "hermod.toml. Here it can be paused, resumed and run"
+        )
+
+
+def _read_when(wish: JobWish) -> tuple[When, str]:
+    """Return the schedule and the task of a new job.
+
+    Raises:
+        BadJob: the schedule cannot be read, or words of it are left over beside a task.
+    """
+    when, whole = _parse(wish)
+    rest, task = tidy_task(when.rest), wish.task.strip()
+    if task and rest and not whole and rest.casefold() not in task.casefold():
+        raise BadJob(f"I cannot read {rest[:80]!r} as a part of the time; leave it out, or say it in other words")
+    return when, task or rest or USUAL_TASK
+
+
+def _parse(wish: JobWish) -> tuple[When, bool]:
+    """Return the schedule, and whether it was read out of the whole message.
+
+    Raises:
+        BadJob: it cannot be read.
+    """
+    wished, said = wish.when.strip(), wish.said.strip()
+    try:
+        return parse_when(wished), wished == said
+    except BadPhrase as refused:
+        if wished and wished.casefold() in said.casefold():
+            try:  # a word such as "every" may have got lost between the message and the argument
+                return parse_when(said), True
+            except BadPhrase as again:
+                raise BadJob(str(again)) from None
+        raise BadJob(str(refused)) from None
+
+
+def tidy_task(text: str) -> str:
+    """Return a task without the order around it: "post the database report here" is "the database report"."""
+    text = _ORDER.sub("", text.strip(), count=1)
+    while (shorter := _PLACE_HERE.sub("", text)) != text:
+        text = shorter
+    return text.strip(" \t\r\n,，.。:：;；")
+
+
+def _find_zone(when: When, named: str, usual: str = "") -> str:
+    """Return the zone of a schedule; ``usual`` where none was said.
+
+    Raises:
+        BadJob: it was not said, there is none of that name, or two were said.
+    """
+    try:
+        said = resolve_zone(named) if named.strip() else ""
+    except BadSchedule as e:
+        raise BadJob(str(e)) from None
+    if said and when.zone and said != when.zone:
+        raise BadJob(f"the time zone is {when.zone} in the words and {said} beside them; say one of them")
+    zone = when.zone or said or usual
+    if not zone and when.needs_zone:
+        raise BadJob(
+            "in which time zone? Say a city, such as 'every weekday at 9 in Berlin', or a zone: 'Europe/Berlin', 'UTC'"
+        )
+    return zone or "UTC"
+
+
+def _edit(spec: JobSpec, wish: JobWish) -> JobSpec:
+    task = wish.task.strip() or spec.task
+    cron, zone = spec.cron, spec.zone
+    if wish.when.strip():
+        when, whole = _parse(wish)
+        if not wish.task.strip() and not whole:
+            task = tidy_task(when.rest) or spec.task
+        cron, zone = when.cron, _find_zone(when, wish.timezone, spec.zone)
+    elif wish.timezone.strip():
+        zone = _find_zone(When(cron=cron, zone=None, rest=""), wish.timezone)
+    return replace(
+        spec,
+        cron=cron,
+        zone=zone,
+        task=task,
+        template=wish.template or spec.template,
+        targets=wish.targets or spec.targets,
+    )

@@ -1,0 +1,1 @@
+"""Scheduled reports by words: proposed, listed and changed in the conversation."""
