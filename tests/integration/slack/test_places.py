@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from adapters.places import GLANCE_S, HasPlaces
 from adapters.slack.app import SlackAdapter
+from adapters.slack.manifest import BOT_SCOPES
+from tests.contract.chat.slack_place import SlackPlace
 from tests.integration.slack.conftest import Inbox, build_adapter, running
 from tests.servers.slack import SlackServer
 
@@ -199,3 +202,33 @@ async def test_many_looks_keep_slacks_rates(adapter: SlackAdapter, server: Slack
     looks = await asyncio.gather(*(adapter.look_at_channel(TEAM, f"C5N{n}") for n in range(60)))
     assert {look.state for look in looks} == {"open", "unknown"}  # fifty in a minute, and no wait for the others
     assert server.rate_violations == []
+
+
+async def test_a_look_goes_with_the_token_of_the_workspace_that_it_is_about(tmp_path: Path) -> None:
+    """Where many workspaces installed Hermod, one that did not, or removed it, is gone."""
+    async with SlackServer(scopes=tuple(BOT_SCOPES)) as server:
+        place = SlackPlace(server, "slack-socket", tmp_path)
+        try:
+            await place.open_second()
+            adapter = place.adapter
+            assert isinstance(adapter, SlackAdapter)
+            assert (await adapter.look_at_channel("T2OTHER", "C2OTHER")).name == "#ops"
+            server.add_user("U7CAROL", "carol", team_id="T2OTHER")
+            carol = await adapter.look_at_person("T2OTHER", "U7CAROL")
+            assert carol.author is not None
+            assert not carol.author.external
+            alice = await adapter.look_at_person("T2OTHER", "U1ALICE")  # of the first workspace
+            assert alice.author is not None
+            assert alice.author.external
+            look = await adapter.look_at_channel("T9NEVER", "C2OTHER")
+            assert (look.state, "T9NEVER" in look.what, "install" in look.fix) == ("gone", True, True)
+            assert (await adapter.look_at_person("T9NEVER", "U7CAROL")).state == "unknown"
+            await server.uninstall("T2OTHER")
+            await server.wait_until(lambda: all(d.acked or d.error for d in server.deliveries))
+            server.add_channel("C3OTHER", "more", team="T2OTHER")
+            async with asyncio.timeout(20):
+                while (look := await adapter.look_at_channel("T2OTHER", "C3OTHER")).state != "gone":
+                    assert look.state == "unknown"  # Slack refuses the token before its event is read
+                    await asyncio.sleep(0.01)
+        finally:
+            await place.close()

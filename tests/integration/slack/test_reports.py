@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.chat import Delivered, Rejected, Reply, ThreadRef
+from adapters.chat import Button, Delivered, Rejected, Reply, ThreadRef
 from adapters.slack.app import SlackAdapter
 from adapters.slack.history import ROOT_S
 from tests.integration.slack.conftest import Inbox, running
@@ -118,3 +118,20 @@ async def test_a_busy_channel_is_looked_through_no_further_than_it_has_to(server
         assert len(server.calls_to("conversations.history")) == 1
         thread = await begin(adapter, root_of())
         assert await adapter.find_posted(root_of(), "run1/1") == Delivered(remote_id=thread.thread)
+
+
+async def test_b020_what_is_approved_below_a_scheduled_post_is_answered_there(
+    server: SlackServer, inbox: Inbox
+) -> None:
+    """Not at channel level: the thread's address is that of the post, also for a process that came later."""
+    async with running(server, inbox) as adapter:
+        thread = await begin(adapter, root_of())
+        buttons = (Button(name="approve", label="Approve", value="a1"),)
+        await adapter.post(Reply(thread=thread, text="May I?", key="run2/1", buttons=buttons))
+    async with running(server, inbox) as adapter:
+        question = server.bot_messages("C1OPS", thread.thread)[-1]
+        await server.click(question["ts"], "approve")
+        await inbox.wait_for(lambda: inbox.actions)
+        assert inbox.actions[0].thread == thread
+        await adapter.post(Reply(thread=inbox.actions[0].thread, text="Done.", key="run2/2"))
+    assert server.bot_messages("C1OPS")[-1]["thread_ts"] == thread.thread
