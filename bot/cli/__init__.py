@@ -6,13 +6,14 @@ import asyncio
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
 from bot import __version__
 
 if TYPE_CHECKING:
+    from bot.jobs.due import CatchUp
     from bot.tools.slow_logs.answer import OrderBy
     from bot.tools.slow_logs.formats import AnyFormat
 
@@ -27,6 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 tools_app = typer.Typer(help="List the tools, or run one.", no_args_is_help=True)
+jobs_app = typer.Typer(help="Look at the scheduled reports, and change them.", no_args_is_help=True)
 sessions_app = typer.Typer(help="Look at the threads that Hermod remembers.", no_args_is_help=True)
 feedback_app = typer.Typer(help="Look at what people thought of answers.", no_args_is_help=True)
 installations_app = typer.Typer(help="Look at the workspaces that installed Hermod.", no_args_is_help=True)
@@ -34,6 +36,7 @@ sandbox_app = typer.Typer(help="Run code for others, or see what locks it in her
 audit_app = typer.Typer(help="Check the audit chain.", no_args_is_help=True)
 targets_app = typer.Typer(help="Look at the configured databases, and make an account for one.", no_args_is_help=True)
 app.add_typer(tools_app, name="tools")
+app.add_typer(jobs_app, name="jobs")
 app.add_typer(sessions_app, name="sessions")
 app.add_typer(feedback_app, name="feedback")
 app.add_typer(installations_app, name="installations")
@@ -89,6 +92,14 @@ def _check_format(value: str) -> str:
 
 def _check_order(value: str) -> str:
     return _check_choice(value, ("total", "mean", "max", "p95", "calls"))
+
+
+def _check_catch_up(value: str) -> str:
+    return _check_choice(value, ("none", "latest", "all"))
+
+
+def _check_overlap(value: str) -> str:
+    return _check_choice(value, ("skip", "queue"))
 
 
 def _check_choice(value: str, choices: tuple[str, ...]) -> str:
@@ -173,6 +184,102 @@ def tools_run(
     from bot.cli.tools import run_tool
 
     _finish(run_tool(name, arguments or [], config=config, as_json=as_json, verbose=verbose))
+
+
+JobName = Annotated[str, typer.Argument(help="The job, as `list` prints it.")]
+
+
+@jobs_app.command("list")
+def jobs_list(config: Config = None, as_json: Json = False) -> None:
+    """List the jobs with their times, channels and next times."""
+    from bot.cli.jobs import run_jobs_list
+
+    _finish(run_jobs_list(config=config, as_json=as_json))
+
+
+@jobs_app.command("show")
+def jobs_show(name: JobName, config: Config = None, as_json: Json = False) -> None:
+    """Show all of a job, its next five times, and what became of the last ones."""
+    from bot.cli.jobs import run_jobs_show
+
+    _finish(run_jobs_show(name, config=config, as_json=as_json))
+
+
+@jobs_app.command("next")
+def jobs_next(name: JobName, config: Config = None, as_json: Json = False) -> None:
+    """Show the next five times of a job, in its own zone and in UTC."""
+    from bot.cli.jobs import run_jobs_next
+
+    _finish(run_jobs_next(name, config=config, as_json=as_json))
+
+
+@jobs_app.command("pause")
+def jobs_pause(
+    name: JobName,
+    reason: Annotated[str, typer.Option(help="Why, for those who look.")] = "",
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Let a job make no more reports until it is resumed."""
+    from bot.cli.jobs import run_jobs_pause
+
+    _finish(run_jobs_pause(name, reason, config=config, as_json=as_json))
+
+
+@jobs_app.command("resume")
+def jobs_resume(name: JobName, config: Config = None, as_json: Json = False) -> None:
+    """Let a paused job go on, from its next time on."""
+    from bot.cli.jobs import run_jobs_resume
+
+    _finish(run_jobs_resume(name, config=config, as_json=as_json))
+
+
+@jobs_app.command("delete")
+def jobs_delete(name: JobName, config: Config = None, as_json: Json = False) -> None:
+    """Delete a job that was added here or in chat; those of the settings are removed there."""
+    from bot.cli.jobs import run_jobs_delete
+
+    _finish(run_jobs_delete(name, config=config, as_json=as_json))
+
+
+@jobs_app.command("add")
+def jobs_add(
+    cron: Annotated[str, typer.Option(help="When, as five cron fields, such as '0 9 * * MON-FRI'.")],
+    channel: Annotated[str, typer.Option(help="slack:TEAM/CHANNEL, discord:GUILD/CHANNEL, or slack:CHANNEL.")],
+    task: Annotated[str, typer.Option(help="What the report is to find out.")],
+    name: Annotated[str, typer.Argument(help="Its name; else one is made up.")] = "",
+    timezone: Annotated[str, typer.Option(help="Zone in which the times are read, such as Europe/Berlin.")] = "UTC",
+    template: Annotated[str, typer.Option(help="Template of the report.")] = "",
+    worker: Annotated[list[str] | None, typer.Option(help="A worker that looks into it; else all.")] = None,
+    target: Annotated[list[str] | None, typer.Option(help="A target that it may use; else all.")] = None,
+    catch_up: Annotated[
+        str, typer.Option(help="Which missed times are made up for: none, latest, all.", callback=_check_catch_up)
+    ] = "latest",
+    grace: Annotated[float, typer.Option(help="How late a missed time may still run, in seconds.")] = 3600.0,
+    overlap: Annotated[
+        str, typer.Option(help="While the last one still runs: skip or queue.", callback=_check_overlap)
+    ] = "skip",
+    deadline: Annotated[float, typer.Option(help="How long making the report may take, in seconds.")] = 600.0,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Add a job of the operator, and show its next five times."""
+    from bot.cli.jobs import run_jobs_add
+    from bot.jobs.job import JobSpec
+
+    spec = JobSpec(
+        cron=cron,
+        zone=timezone,
+        task=task,
+        template=template,
+        workers=tuple(worker or ()),
+        targets=tuple(target or ()),
+        catch_up=cast("CatchUp", catch_up),
+        grace_s=grace,
+        overlap=cast("Literal['skip', 'queue']", overlap),
+        deadline_s=deadline,
+    )
+    _finish(run_jobs_add(name, channel, spec, config=config, as_json=as_json))
 
 
 @sessions_app.command("list")

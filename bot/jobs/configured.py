@@ -77,11 +77,11 @@ class ConfiguredJobs:
             await self._clock.sleep(RETRY_S)
         await self._look_at_channels(adapters)
 
-    async def sync(self, *, prune: bool = True) -> bool:
+    async def sync(self, *, quick: bool = False) -> bool:
         """Insert, change and delete rows until they are what the settings say.
 
         Args:
-            prune: delete the rows whose table is gone from the settings.
+            quick: for a look from beside: take a channel's workspace as it was found before, and delete nothing.
 
         Returns:
             False when a channel's workspace could not be asked for, so that a row is missing; try again.
@@ -94,7 +94,7 @@ class ConfiguredJobs:
         complete = True
         for name, report in self._reports.items():
             job_id = name_job(name)
-            place = await self._find_place(name, report.channel, rows.get(job_id))
+            place = await self._find_place(name, report.channel, rows.get(job_id), quick=quick)
             if place is None:
                 complete = False
             else:
@@ -102,22 +102,25 @@ class ConfiguredJobs:
                 await self._settle(_Wanted(job_id=job_id, name=name.lower(), place=place, spec=spec))
         wanted = {name_job(name) for name in self._reports}
         for row in rows.values():
-            if prune and row.job_id not in wanted and await self._store.delete_job(row.job_id):
+            if not quick and row.job_id not in wanted and await self._store.delete_job(row.job_id):
                 await self._record("job.deleted", row)
         return complete
 
-    async def _find_place(self, name: str, channel: str, row: JobRow | None) -> str | None:
+    async def _find_place(self, name: str, channel: str, row: JobRow | None, *, quick: bool) -> str | None:
         platform, _, rest = channel.partition(":")
         if "/" in rest:
             return channel
+        known = None if row is None else row.place
+        if known is not None and not (known.startswith(f"{platform}:") and known.rpartition("/")[2] == rest):
+            known = None
+        if known is not None and quick:
+            return known
         try:
             return f"{platform}:{await self._find_workspace(platform)}/{rest}"
         except AdapterError as error:
-            known = None if row is None else row.place
-            if known is not None and known.startswith(f"{platform}:") and known.rpartition("/")[2] == rest:
-                return known
-            log.warning("report_waits", report=name, channel=channel, reason=str(error))
-            return None
+            if known is None:
+                log.warning("report_waits", report=name, channel=channel, reason=str(error))
+            return known
 
     async def _settle(self, wanted: _Wanted) -> None:
         """Make one row what it is to be, against whoever changes it at the same moment."""

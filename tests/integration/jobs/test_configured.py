@@ -76,7 +76,7 @@ async def test_one_that_is_gone_from_the_settings_is_deleted_and_jobs_of_people_
     await sync(desk, daily=report(), weekly=report())
     await sync(desk, weekly=report())
     assert [row.name for row in await desk.store.list_jobs()] == ["mine", "weekly"]
-    await configure(desk, {}).sync(prune=False)
+    await configure(desk, {}).sync(quick=True)
     assert [row.name for row in await desk.store.list_jobs()] == ["mine", "weekly"]
 
 

@@ -1,0 +1,106 @@
+"""``hermod jobs`` as a process: what it prints, keeps and refuses. Nothing of Slack answers here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli.command import Done, hermod
+
+SETTINGS = """
+[slack]
+bot_token = "xoxb-1"
+app_token = "xapp-1"
+api_url = "http://127.0.0.1:9/api/"
+[reports.Daily]
+cron = "0 9 * * MON-FRI"
+timezone = "Europe/Berlin"
+channel = "slack:T1/C1"
+task = "what got slower?"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "hermod.toml").write_text(SETTINGS, encoding="utf-8")
+    return tmp_path
+
+
+def item(done: Done) -> dict[str, object]:
+    assert done.code == 0, done.err
+    assert done.data["schema"] == 1
+    items = done.data["items"]
+    assert isinstance(items, list)
+    (only,) = items
+    assert isinstance(only, dict)
+    return only
+
+
+def test_the_data_of_a_job_has_these_fields(folder: Path) -> None:
+    shown = item(hermod(folder, "jobs", "list", "--json"))
+    assert str(shown.pop("next_at")).endswith(":00:00Z")
+    assert shown == {
+        "name": "daily",
+        "state": "active",
+        "reason": "",
+        "origin": "settings",
+        "channel": "slack:T1/C1",
+        "owner": "",
+        "owner_name": "hermod.toml",
+        "cron": "0 9 * * MON-FRI",
+        "timezone": "Europe/Berlin",
+        "task": "what got slower?",
+        "template": "",
+        "workers": [],
+        "targets": [],
+        "catch_up": "latest",
+        "grace_s": 3600.0,
+        "overlap": "skip",
+        "deadline_s": 600.0,
+    }
+
+
+def test_a_job_is_paused_shown_and_resumed_by_name(folder: Path) -> None:
+    paused = item(hermod(folder, "jobs", "pause", "daily", "--reason", "too loud", "--json"))
+    assert (paused["state"], paused["reason"], paused["next_at"]) == ("paused", "too loud", None)
+    done = hermod(folder, "jobs", "next", "daily")
+    assert (done.code, len(done.out.splitlines())) == (0, 5)
+    assert "the job is paused (too loud)" in done.err
+    assert "paused: too loud" in hermod(folder, "jobs", "list").out
+    assert item(hermod(folder, "jobs", "resume", "DAILY", "--json"))["state"] == "active"
+
+
+def test_one_of_the_settings_is_not_deleted_and_an_unknown_one_is_named(folder: Path) -> None:
+    done = hermod(folder, "jobs", "delete", "daily")
+    assert (done.code, done.out) == (1, "")
+    assert "remove it in [reports.daily] of hermod.toml" in done.err
+    done = hermod(folder, "jobs", "show", "dayly", "--json")
+    assert done.code == 1
+    assert "did you mean 'daily'?" in str(done.data["error"])
+
+
+def test_a_job_is_added_with_its_next_times_and_deleted(folder: Path) -> None:
+    words = ("--cron", "30 2 * * *", "--timezone", "europe/berlin", "--channel", "slack:T1/C2", "--task", "look")
+    done = hermod(folder, "jobs", "add", *words, "--json")
+    added = item(done)
+    assert (added["name"], added["timezone"], added["channel"]) == ("report", "Europe/Berlin", "slack:T1/C2")
+    assert isinstance(added["next"], list)
+    assert len(added["next"]) == 5
+    assert "could not be looked up" in done.err
+    assert hermod(folder, "jobs", "delete", "report").out == "report is deleted\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (("--cron", "0 9 * *"), "5 cron fields, not 4; for example '0 9 * * MON-FRI'"),
+        (("--channel", "discord:1/2"), "discord is not configured; there are: slack"),
+        (("--worker", "sql_optimiser"), "did you mean 'sql_optimizer'?"),
+    ],
+)
+def test_a_wrong_job_is_refused_with_the_right_form(folder: Path, changes: tuple[str, ...], said: str) -> None:
+    words = ("--cron", "0 9 * * *", "--channel", "slack:T1/C2", "--task", "look", *changes)
+    done = hermod(folder, "jobs", "add", *words)
+    assert (done.code, done.out) == (1, "")
+    assert said in done.err
