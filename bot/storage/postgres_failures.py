@@ -68,12 +68,18 @@ _CONNECT: tuple[tuple[tuple[str, ...], str], ...] = (
         "no server at this address takes writes; point [storage] url at the primary",
     ),
     (
+        ("invalid port", "invalid integer value", "invalid connection option", "invalid sslmode", "invalid value"),
+        "libpq cannot read its address; correct port and parameters in [storage] url, and write %40 for an @ and %2F"
+        " for a / in the password",
+    ),
+    (
         ("unsupported startup parameter",),
         "the pooler in front of it takes no such parameter; remove it from [storage] url, or name it in"
         " ignore_startup_parameters of PgBouncer",
     ),
 )
 _QUOTED = re.compile(r'"[^"]*"')
+_PLAIN = re.compile(r"[\w.,:-]*")
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _STATES: dict[str, str] = {
@@ -101,13 +107,19 @@ _STATES: dict[str, str] = {
 
 
 def describe(url: str) -> str:
-    """Name the database of an address for messages, without user and password."""
+    """Name the database of an address for messages, without user and password.
+
+    A password with a character in it that should have been escaped ends early, and its rest would be part of the name.
+    """
+    plain = "the Postgres database"
     try:
         parts = urlsplit(url)
         name, host = parts.path.strip("/"), parts.hostname or ""
     except ValueError:
-        return "the Postgres database"
-    return f"the Postgres database{f' {name}' if name else ''}{f' at {host}' if host else ''}"
+        return plain
+    if url.count("@") > 1 or "@" in url.partition(parts.netloc)[2] or not _PLAIN.fullmatch(f"{name}{host}"):
+        return plain
+    return f"{plain}{f' {name}' if name else ''}{f' at {host}' if host else ''}"
 
 
 def explain_connect(error: BaseException, url: str) -> StoreError:

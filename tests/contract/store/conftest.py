@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from bot.storage import open_store
 from bot.storage.base import Store
-from tests.contract.store.backends import BACKENDS, Backend
+from tests.contract.store.backends import BACKENDS, SQLITE, Backend, start_postgres
 
 
-@pytest.fixture(params=BACKENDS, ids=lambda backend: backend.name)
+@pytest.fixture(scope="session")
+def postgres_backend() -> Iterator[Backend]:
+    with start_postgres() as backend:
+        yield backend
+
+
+@pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> Backend:
-    assert isinstance(request.param, Backend)
-    return request.param
+    if request.param == "sqlite":
+        return SQLITE
+    backend: Backend = request.getfixturevalue("postgres_backend")
+    return backend
 
 
 @pytest.fixture
-def url(backend: Backend, tmp_path: Path) -> str:
-    return backend.build_url(tmp_path)
+def url(backend: Backend, tmp_path: Path) -> Iterator[str]:
+    made = backend.build_ready_url(tmp_path)
+    yield made
+    backend.drop(made)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 
 from bot.storage.base import Store
 from bot.storage.snapshots import Snapshot, Statement
+from tests.contract.store.backends import Backend
 from tests.contract.store.makers import at
 
 
@@ -75,25 +76,14 @@ async def test_every_reading_comes_back_as_it_was_whatever_changed_in_between(st
         assert picked.rows == {k: v for k, v in expected.rows.items() if k in ("k3", "k9")}
 
 
-async def test_entries_that_did_not_change_take_no_room(store: Store, url: str) -> None:
+async def test_entries_that_did_not_change_take_no_room(store: Store, url: str, backend: Backend) -> None:
     """A hundred quiet readings of a thousand entries are two whole ones, not a hundred."""
     rows = {f"key {n}": f"[{n},1.5,0.25]" for n in range(1000)}
     await store.save_snapshot(reading(0, rows=rows))
-    first = await _measure(store, url)
+    first = backend.measure_bytes(url)
     for n in range(1, 100):
         await store.save_snapshot(reading(n, rows={**rows, "key 5": f"[{n}]"}))
-    assert await _measure(store, url) < 4 * first
-
-
-async def _measure(store: Store, url: str) -> int:
-    import sqlite3
-    from contextlib import closing
-
-    await store.ping()
-    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
-        (pages,) = connection.execute("PRAGMA page_count").fetchone()
-    assert isinstance(pages, int)
-    return pages
+    assert backend.measure_bytes(url) < 4 * first
 
 
 async def test_old_readings_are_dropped_and_what_later_ones_need_of_them_stays(store: Store) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from bot.storage import open_store
 from bot.storage.base import StoreError
+from bot.storage.postgres_failures import EXTRA
 
 ROOT = Path(__file__).parents[3]
 
@@ -38,8 +39,6 @@ async def test_an_absolute_address_has_four_slashes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("postgresql://hermod:hunter2@db/hermod", "postgresql:// is not supported yet, use sqlite:///hermod.db"),
-        ("postgres://hermod:hunter2@db/hermod", "not supported yet"),
         ("mysql://hermod:hunter2@db/hermod", "mysql:// is not an address of a storage"),
         ("hunter2@hermod.db", "is not an address"),
         ("sqlite://hermod.db", "sqlite:// is not an address"),
@@ -57,7 +56,38 @@ def test_another_address_is_refused_with_what_to_use_instead(url: str, said: str
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://hermod:hunter2@db/hermod?hunter2=1",
+        "postgresql://hermod:hunter%2x2@db/hermod",
+        "postgres://hermod:hunter2@[db/hermod",
+    ],
+)
+def test_an_address_that_libpq_cannot_read_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(StoreError) as caught:
+        open_store(url)
+    assert "postgresql://USER:PASSWORD@HOST" in str(caught.value)
+    assert "hunter" not in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
+def test_an_address_of_postgres_without_its_driver_says_which_extra_to_install(scheme: str) -> None:
+    program = (
+        "import sys; sys.modules['psycopg'] = None\n"
+        "from bot.storage import open_store\n"
+        f"open_store('{scheme}://hermod:hunter2@db/hermod')"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, timeout=20, check=False, capture_output=True, text=True
+    )
+    said = ended.stderr.strip().splitlines()[-1]
+    assert said == f"bot.storage.base.StoreError: {EXTRA}"
+
+
 def test_importing_the_protocol_loads_no_database_driver() -> None:
-    program = "import sys, bot.storage.base; sys.exit(any(m in sys.modules for m in ('sqlite3', 'aiosqlite')))"
+    program = (
+        "import sys, bot.storage.base; sys.exit(any(m in sys.modules for m in ('sqlite3', 'aiosqlite', 'psycopg')))"
+    )
     ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=20, check=False)
     assert ended.returncode == 0
