@@ -22,9 +22,11 @@ from bot.result_files import build_result_files
 from reading.layout import read_rows
 from reading.past import parse_result
 
-EVIDENCE_CHARS = 14_000
-"""Of all results together in the history of a report's thread, and of the report itself the half: with what is asked
-there it has to fit into the memory of an agent."""
+HISTORY_TOKENS = 6_000
+"""Of all that a report's thread begins with: together with what is asked there it fits into an agent's memory."""
+
+ROOMS = (14_000, 10_000, 7_000, 5_000, 3_500, 2_500)
+"""Characters of all results together, and of the report the half; the largest that keeps to ``HISTORY_TOKENS``."""
 
 LEAST_CHARS = 400
 ASSIGNMENT_CHARS = 300
@@ -197,20 +199,42 @@ def find_fingerprints(call: EvidenceCall) -> tuple[str, ...]:
 # -- the history of the thread -------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What a report's thread remembers: a sendable history with its tokens, and whole results by id."""
+
+    messages: tuple[tuple[ModelMessage, int], ...]
+    outputs: tuple[tuple[str, str], ...]
+
+
 def build_history(
-    task: str, evidence: Sequence[Evidence], report: str
-) -> tuple[tuple[ModelMessage, ...], tuple[tuple[str, str], ...]]:
+    task: str, evidence: Sequence[Evidence], report: str, *, count: Callable[[ModelMessage], int]
+) -> History:
     """Build what a report's thread remembers: the task, the workers' calls with their results, and the report.
 
     Results that are long, or have rows that say nothing, are shortened, on whole rows where they have some; those are
-    kept whole for ``read_output``.
+    kept whole for ``read_output``. May take seconds: call it in a thread.
 
-    Returns:
-        A sendable history, and pairs of output id and text.
+    Args:
+        task, report: what was asked for, and what came of it.
+        evidence: what it stands on.
+        count: tokens of a message.
     """
+    history = History(messages=(), outputs=())
+    for room in ROOMS:
+        messages, outputs = _build_within(task, evidence, report, room)
+        history = History(messages=tuple((m, count(m)) for m in messages), outputs=outputs)
+        if sum(tokens for _, tokens in history.messages) <= HISTORY_TOKENS:
+            break
+    return history
+
+
+def _build_within(
+    task: str, evidence: Sequence[Evidence], report: str, room: int
+) -> tuple[tuple[ModelMessage, ...], tuple[tuple[str, str], ...]]:
     calls = [call for one in evidence for call in one.calls]
     trimmed = {call.id: _write_trimmed(call) for call in calls}
-    share = _share(EVIDENCE_CHARS, [len(text) for text in trimmed.values()])
+    share = _share(room, [len(text) for text in trimmed.values()])
     outputs: list[tuple[str, str]] = []
     messages = [ModelMessage(role="user", content=task)]
     for one in evidence:
@@ -228,9 +252,9 @@ def build_history(
                 outputs.append((call.id, call.result.content[:MAX_KEPT_CHARS]))
             content = text if call.result.trusted else mark_untrusted(text)
             messages.append(ModelMessage(role="tool", content=content or "{}", tool_call_id=call.id))
-    if len(report) > EVIDENCE_CHARS // 2:
+    if len(report) > room // 2:
         outputs.append(("report", report[:MAX_KEPT_CHARS]))
-        report, _ = cap_text(report, EVIDENCE_CHARS // 2, where=_where("report"))
+        report, _ = cap_text(report, room // 2, where=_where("report"))
     messages.append(ModelMessage(role="assistant", content=report))
     return make_sendable(messages), tuple(outputs)
 

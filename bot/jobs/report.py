@@ -146,6 +146,13 @@ class ReportRunner:
         done = await supervisor.run(ctx, write_task(brief), Conversation())
         return await self._finish(ctx, brief, done, heard)
 
+    async def decline(self, firing: Firing, reason: str) -> Answer:
+        """Pause a job whose owner may not have its reports any more, and say so where they were posted."""
+        await self._pause(firing, reason)
+        owner = firing.author.name or firing.author.id
+        text = choose_words(firing.spec.task)["denied"].format(job=firing.job, owner=owner, reason=reason)
+        return Answer(text=text, error="denied")
+
     # -- before --------------------------------------------------------------------------------------
 
     async def _look(self, ctx: RunContext, firing: Firing) -> Answer | None:
@@ -257,13 +264,13 @@ class ReportRunner:
         headline, body = redact(report.headline), redact(report.body)
         task = redact(f"{brief.title}\n\n{brief.values['task']}")
         said = "\n\n".join(filter(None, [headline, body]))
-        messages, outputs = await asyncio.to_thread(build_history, task, evidence, said)
-        counting = Conversation(await self._counter())
+        count = Conversation(await self._counter()).count
+        history = await asyncio.to_thread(build_history, task, evidence, said, count=count)
         sequel = dump_sequel(
             body,
             files=await self._build_files(ctx, evidence) if body else (),
-            history=[(message, counting.count(message)) for message in messages],
-            outputs=outputs,
+            history=history.messages,
+            outputs=history.outputs,
         )
         return Answer(text=headline, error=kind, record=record, author=author, sequel=sequel)
 
