@@ -19,6 +19,7 @@ from bot.storage.snapshots import Snapshot, Statement
 from bot.storage.sqlite_snapshots import CHAIN_READINGS, CHAIN_WEIGHT
 
 _CHAINS_A_CALL = 10
+_AT_ONCE = 250  # entries in one statement: making it ready takes the event loop a few milliseconds
 _AFTER_ALL = 2**63 - 1
 
 
@@ -93,10 +94,13 @@ async def save_snapshot(tx: Tx, snapshot: Snapshot) -> None:
     if chain is None:
         chain = saved["id"]
         await tx.do("UPDATE snapshot SET chain = id WHERE id = %s", chain)
-    changed: dict[str, str | None] = {k: v for k, v in rows.items() if before.get(k) != v}
-    changed |= {key: None for key in before if key not in rows}
-    if not changed:
-        return
+    changed: list[tuple[str, str | None]] = [(k, v) for k, v in rows.items() if before.get(k) != v]
+    changed += [(key, None) for key in before if key not in rows]
+    for first in range(0, len(changed), _AT_ONCE):
+        await _add_rows(tx, snapshot.target, chain, saved["id"], changed[first : first + _AT_ONCE])
+
+
+async def _add_rows(tx: Tx, target: str, chain: int, snapshot: int, changed: list[tuple[str, str | None]]) -> None:
     await tx.do(
         "WITH changed AS (SELECT key, numbers FROM unnest(%s::text[], %s::text[]) AS c (key, numbers)),"
         " entry AS (INSERT INTO statement (target, key, chain)"
@@ -104,12 +108,12 @@ async def save_snapshot(tx: Tx, snapshot: Snapshot) -> None:
         " ON CONFLICT (target, key) DO UPDATE SET chain = excluded.chain RETURNING id, key)"
         " INSERT INTO snapshot_row (chain, statement, snapshot, numbers)"
         " SELECT %s::bigint, entry.id, %s::bigint, changed.numbers FROM changed JOIN entry USING (key)",
-        list(changed),
-        list(changed.values()),
-        snapshot.target,
+        [key for key, _ in changed],
+        [numbers for _, numbers in changed],
+        target,
         chain,
         chain,
-        saved["id"],
+        snapshot,
     )
 
 
@@ -209,6 +213,11 @@ async def drop_snapshots(tx: Tx, before: datetime) -> int:
 async def save_statements(tx: Tx, target: str, statements: Sequence[Statement]) -> None:
     """Store what is known of entries that readings have; others are passed over."""
     await _lock_target(tx, target)
+    for first in range(0, len(statements), _AT_ONCE):
+        await _update_texts(tx, target, statements[first : first + _AT_ONCE])
+
+
+async def _update_texts(tx: Tx, target: str, statements: Sequence[Statement]) -> None:
     known = {clean(one.key): one for one in statements}.items()
     await tx.do(
         "UPDATE statement SET fingerprint = known.fingerprint, sql = known.sql, db = known.db, account = known.account,"
