@@ -11,7 +11,14 @@ from urllib.parse import parse_qsl, urlsplit
 
 from bot.jobs.report_checks import check_reports
 from bot.settings_sources import KeyPath, Mistake
-from bot.settings_tree import DiscordSettings, ModelSettings, SettingsTree, SlackSettings, TargetSettings
+from bot.settings_tree import (
+    DiscordSettings,
+    ModelSettings,
+    ResearchSettings,
+    SettingsTree,
+    SlackSettings,
+    TargetSettings,
+)
 
 Installed = Callable[[str], bool]
 """Tells whether an import name is installed."""
@@ -21,6 +28,7 @@ BUILT_IN_WORKERS = frozenset({"sql_optimizer", "report_generator", "researcher",
 
 _KEY_MIN = 16
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_HOST_AND_PORT = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[1-9]\d{0,4}")
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _SCHEMES = ("postgresql", "mysql", "sqlite", "slowlog")
 
@@ -39,6 +47,7 @@ def check_tree(tree: SettingsTree, environ: Mapping[str, str], installed: Instal
     yield from _check_slack(tree, installed)
     yield from _check_discord(tree, installed)
     yield from _check_sandbox(tree)
+    yield from _check_research(tree.research, installed)
     for name, target in tree.targets.items():
         yield from _check_name(("targets",), name, tree.targets)
         yield from _check_target(("targets", name), target, installed)
@@ -256,6 +265,32 @@ def _check_sandbox(tree: SettingsTree) -> Iterator[Mistake]:
         for name in ("runner_url", "runner_token"):
             if getattr(sandbox, name) is None:
                 yield Mistake(path=("sandbox", name), text='missing; the backend "runner" needs it')
+
+
+def _check_research(research: ResearchSettings, installed: Installed) -> Iterator[Mistake]:
+    for name in ("search_url", "arxiv_url", "semantic_scholar_url"):
+        if (url := getattr(research, name)) is not None:
+            yield from _check_http_url(("research", name), url)
+    for index, host in enumerate(research.allow_hosts):
+        if not _HOST_AND_PORT.fullmatch(host):
+            text = "must be a host and a port, such as wiki.example.com:443"
+            yield Mistake(path=("research", "allow_hosts", index), text=text)
+    provider = research.searches_with
+    if provider is None:
+        text = 'say whose api_key it is: "brave" or "tavily"'
+        yield Mistake(path=("research", "provider"), text=text)
+    if provider == "searxng" and not research.search_url:
+        text = 'missing; the provider "searxng" needs it: the address of your SearXNG'
+        yield Mistake(path=("research", "search_url"), text=text)
+    if provider in ("brave", "tavily") and research.api_key is None:
+        yield Mistake(path=("research", "api_key"), text=f'missing; the provider "{provider}" needs it')
+    unused = {"keyless": ("api_key", "search_url"), "searxng": ("api_key",)}.get(research.provider, ())
+    for name in unused:
+        if getattr(research, name) is not None:
+            text = f'has no effect with the provider "{research.provider}"; remove it, or name another provider'
+            yield Mistake(path=("research", name), text=text)
+    if research.provider == "keyless" and not installed("ddgs"):
+        yield _missing_extra(("research", "provider"), "research")
 
 
 def _missing_extra(path: KeyPath, extra: str) -> Mistake:

@@ -343,13 +343,59 @@ class PromptSettings(Section):
 
 
 class ResearchSettings(Section):
-    """Web research."""
+    """Search on the web and in papers, reading pages (docs/research.md)."""
 
-    search_url: str | None = Field(default=None, description="Search service.", repr=False)
-    api_key: SecretStr | None = Field(default=None, description="Key of the search service.")
+    enabled: bool = Field(default=True, description="Offer the research tools. What they search for leaves the house.")
+    provider: Literal["auto", "keyless", "searxng", "brave", "tavily"] = Field(
+        default="auto",
+        description="Who searches the web; `auto`: SearXNG with a `search_url`, Brave or Tavily with an `api_key` of "
+        "theirs, else `keyless`, which needs the extra `research`.",
+    )
+    search_url: str | None = Field(
+        default=None,
+        description="Your SearXNG, such as `https://searx.example.com`, also in a private network; with `brave` or "
+        "`tavily` another address of that API.",
+        repr=False,
+    )
+    api_key: SecretStr | None = Field(default=None, description="Key of Brave or Tavily.")
     api_key_env: str | None = Field(default=None, description=_env_of("api_key"))
     api_key_file: str | None = Field(default=None, description=_file_of("api_key"))
-    max_results: int = Field(default=5, ge=1, le=50, description="Results of one search.")
+    max_results: int = Field(
+        default=10, ge=1, le=20, description="Most results of one search; a call gets 5 unless it asks for more."
+    )
+    timeout_s: float = Field(
+        default=15.0, gt=0, le=120, description="Bound of one search or page, redirects included, in seconds."
+    )
+    allow_hosts: tuple[str, ...] = Field(
+        default=(),
+        description="Web servers outside the public internet that `read_webpage` may read all the same, as "
+        "`wiki.example.com:443`.",
+    )
+    arxiv_url: str = Field(
+        default="https://export.arxiv.org/api/query", description="Where arXiv is searched.", repr=False
+    )
+    semantic_scholar_url: str = Field(
+        default="https://api.semanticscholar.org/graph/v1/paper/search",
+        description="Where Semantic Scholar is searched.",
+        repr=False,
+    )
+    semantic_scholar_key: SecretStr | None = Field(
+        default=None, description="Key of Semantic Scholar; without one its searches are often refused as too many."
+    )
+    semantic_scholar_key_env: str | None = Field(default=None, description=_env_of("semantic_scholar_key"))
+    semantic_scholar_key_file: str | None = Field(default=None, description=_file_of("semantic_scholar_key"))
+
+    @property
+    def searches_with(self) -> Literal["keyless", "searxng", "brave", "tavily"] | None:
+        """Who searches the web; None where `auto` cannot tell whose key it is."""
+        if self.provider != "auto":
+            return self.provider
+        key = "" if self.api_key is None else self.api_key.get_secret_value()
+        if not key:
+            return "searxng" if self.search_url else "keyless"
+        if self.search_url:
+            return None
+        return "tavily" if key.startswith("tvly-") else "brave" if key.startswith("BSA") else None
 
 
 class OtelSettings(Section):
@@ -428,9 +474,7 @@ class SettingsTree(Section):
     reports: Mapping[str, ReportSettings] = Field(default_factory=dict, description="Scheduled reports.")
     workers: Mapping[str, WorkerSettings] = Field(default_factory=dict, description="Workers of the supervisor.")
     prompts: PromptSettings = Field(default_factory=PromptSettings, description="Prompt templates.")
-    research: ResearchSettings = Field(
-        default_factory=ResearchSettings, description="Web research.", json_schema_extra=LATER
-    )
+    research: ResearchSettings = Field(default_factory=ResearchSettings, description="Web research.")
     otel: OtelSettings = Field(default_factory=OtelSettings, description="OpenTelemetry.")
     collector: CollectorSettings = Field(default_factory=CollectorSettings, description="Background snapshots.")
     retention: RetentionSettings = Field(default_factory=RetentionSettings, description="How long rows are kept.")

@@ -21,6 +21,7 @@ from bot.sandbox import PythonSandbox
 from bot.settings import Settings, describe_settings
 from bot.storage import open_store
 from bot.tools.databases import register_database_tools
+from bot.tools.research.tools import register_research_tools
 from bot.tools.slow_logs.tool import register_slow_log_tool
 from bot.tools.targets import Targets
 from scripts.write_api import build_api
@@ -53,6 +54,7 @@ def load_tools() -> tuple[Tool, ...]:
     register_builtin(registry)
     PythonSandbox(Settings(), SystemClock()).register(registry, versions=False)
     register_slow_log_tool(registry, Targets([]), SystemClock())
+    register_research_tools(registry, Settings().research, SystemClock())
     return registry.tools()
 
 

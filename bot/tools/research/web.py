@@ -22,15 +22,18 @@ from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
 from agent_core.errors import ToolFailed
+from bot import __version__
 
 MOST_REDIRECTS = 5
 PORTS = (80, 443)
 """Web servers for the public; anything else on another port is nobody's page."""
 
-_AGENT = "Hermod (+https://en.wikipedia.org/wiki/Hermóðr)"
+_AGENT = f"Hermod/{__version__} (chat-ops agent)"
 _REDIRECTS = (301, 302, 303, 307, 308)
 _CHUNK = 64 * 1024
 _LONGEST_URL = 2_000
+_EXCUSE = 4 * 1024
+"""Of what comes with a status of failure, in bytes."""
 
 # 64:ff9b::/96 and 2002::/16 carry an IPv4 address that a gateway would connect to (RFC 6052, RFC 3056).
 _NAT64, _SIX_TO_FOUR = ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("2002::/16")
@@ -45,6 +48,15 @@ class Fetched:
     charset: str
     body: bytes
     cut: bool
+
+
+class StatusFailed(ToolFailed):
+    """A server answered with a status of failure: ``status``, and the beginning of what it said, in ``body``."""
+
+    def __init__(self, message: str, *, status: int, body: bytes, fix: str, retryable: bool) -> None:
+        super().__init__(message, code="fetch_failed", fix=fix, retryable=retryable)
+        self.status = status
+        self.body = body
 
 
 class _Refused(OSError):
@@ -124,7 +136,7 @@ class WebClient:
 
         Raises:
             ToolFailed: ``bad_url``, ``address_refused``, ``fetch_failed`` (may be tried again where the cause may
-                pass), ``too_many_redirects``.
+                pass; a ``StatusFailed`` where the server said so), ``too_many_redirects``.
         """
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -161,7 +173,7 @@ class WebClient:
                 if response.status in _REDIRECTS and "Location" in response.headers:
                     return _join(url, response.headers["Location"])
                 if response.status >= 400:
-                    raise _fail_status(url, response.status)
+                    raise _fail_status(url, response.status, await response.content.read(_EXCUSE))
                 body, cut = await self._read(response)
                 return Fetched(
                     url=str(url), kind=response.content_type, charset=response.charset or "", body=body, cut=cut
@@ -259,10 +271,11 @@ def _refuse(url: URL) -> ToolFailed:
     )
 
 
-def _fail_status(url: URL, status: int) -> ToolFailed:
-    return ToolFailed(
+def _fail_status(url: URL, status: int, body: bytes) -> StatusFailed:
+    return StatusFailed(
         f"{url.host} answered with status {status}",
-        code="fetch_failed",
+        status=status,
+        body=body,
         fix="try another page" if status < 500 else "try again later, or another page",
         retryable=status in (429, 500, 502, 503, 504),
     )

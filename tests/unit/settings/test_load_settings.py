@@ -461,11 +461,11 @@ def test_what_a_model_cache_worker_or_export_lacks_is_told(
 
 
 def test_keys_without_effect_yet_are_named_for_the_log(tmp_path: Path) -> None:
-    text = '[research]\nmax_results = 3\n[[models]]\nkind = "offline"\n[retention]\nsnapshots_days = 3\n'
+    text = '[[models]]\nkind = "offline"\n[retention]\nsnapshots_days = 3\nusage_days = 5\n'
     notices = load(tmp_path, text, {"HERMOD_RETENTION__RUNS_DAYS": "5"}).notices
     assert [line.replace(f"{tmp_path}/", "") for line in notices] == [
-        "hermod.toml: research: not used yet in this release",
         "HERMOD_RETENTION__RUNS_DAYS: not used yet in this release",
+        "hermod.toml: retention.usage_days: not used yet in this release",
     ]
 
 
