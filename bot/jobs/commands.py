@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from bot.arguments import BadArguments
 from bot.commands import JOBS, REPORT, Invocation, OwnCommand
-from bot.jobs.desk import Asking, JobDesk, JobWish
+from bot.jobs.desk import Asking, JobDesk
 from bot.jobs.keeping import BadJob
 from bot.jobs.proposals import Decision, read_decision
 from bot.jobs.telling import tell_deletion, tell_instant, tell_job, tell_list, tell_proposal
+from bot.jobs.wishes import JobWish
 
 NOTHING_WAITS = "Nothing waits to be confirmed by you here; a proposal waits for 15 minutes."
 

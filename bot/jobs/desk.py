@@ -15,32 +15,20 @@ from agent_core.context import Clock
 from agent_core.tools.base import Effect
 from bot.access import AccessAction, AccessPolicy, Caller, Speak, UseTarget, UseTool, decide
 from bot.audit import AuditLog
-from bot.jobs.calendar import BadSchedule
 from bot.jobs.job import Firing, JobSpec, parse_place
 from bot.jobs.keeping import Asker, BadJob, CheckedJob, JobDraft, JobKeeper, read_spec
-from bot.jobs.phrases import BadPhrase, When, parse_when
 from bot.jobs.proposals import PROPOSAL_S, Decision, Wanted, dump_wanted, load_wanted
 from bot.jobs.telling import tell_changed, tell_deleted, tell_made
-from bot.jobs.zones import resolve_zone
+from bot.jobs.wishes import JobWish, apply_edit, find_zone, read_when
 from bot.storage.base import Store
 from bot.storage.jobs import JobRow, JobRunRow, Proposal
 
 SCHEDULE, LIST, CHANGE = "schedule_report", "list_jobs", "change_job"
 """The tools; ``[access] tools`` names them, also where a command does the same."""
 
-USUAL_TASK = "a database report: slow queries, what got slower, and the health of indexes and tables"
 MOST_LISTED = 50
 RUNS_LOOKED_AT = 5
 
-_ORDER = re.compile(
-    r"\A(?:please\s+)?(?:can\s+you\s+|could\s+you\s+)?(?:post|send|write|make|give|show|schedule|publish|deliver)\s+"
-    r"(?:(?:me|us)\s+)?|\A(?:请)?(?:在(?:这里|这儿|本频道|此))?(?:发送|发布|发|写|做|生成)(?:一份|一个)?",
-    re.IGNORECASE,
-)
-_PLACE_HERE = re.compile(
-    r"\s*\b(?:here|(?:in|to|into)\s+(?:this|the)\s+(?:channel|thread)|please)\s*[.!]?\Z|(?:到这里|在这里|到本频道)\Z",
-    re.IGNORECASE,
-)
 _LINKED = re.compile(r"<#([A-Za-z0-9]+)(?:\|[^>]*)?>")
 
 
@@ -76,26 +64,6 @@ class Asking:
         platform, workspace, channel = parse_place(place)
         thread = ThreadRef(platform=platform, workspace=workspace, channel=channel, thread=self.thread.thread)
         return Caller.of(thread, self.author)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobWish:
-    """What a person said of a job; empty where they said nothing.
-
-    Args:
-        when: words or cron fields, see ``bot.jobs.phrases``; what else stands in them is the task.
-        said: the whole message that ``when`` was taken from, for words that got lost on the way.
-        channel: an address or a link; empty: where it was asked.
-    """
-
-    when: str = ""
-    task: str = ""
-    timezone: str = ""
-    template: str = ""
-    targets: tuple[str, ...] = ()
-    name: str = ""
-    channel: str = ""
-    said: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,8 +143,8 @@ class JobDesk:
         """Check a new job and keep it as the person's proposal in this place, instead of an earlier one."""
         self._require(asking, SCHEDULE)
         place = self._find_place(asking, wish.channel)
-        when, task = _read_when(wish)
-        zone = _find_zone(when, wish.timezone)
+        when, task = read_when(wish)
+        zone = find_zone(when, wish.timezone)
         spec = JobSpec(cron=when.cron, zone=zone, task=task, template=wish.template, targets=wish.targets)
         checked = await self._check(asking, JobDraft(place=place, spec=spec, name=wish.name))
         await self._propose(
@@ -188,7 +156,7 @@ class JobDesk:
         """Check an edit of a job and keep it as the person's proposal; what the wish leaves out stays."""
         row = await self._find_to_change(asking, name)
         _check_chat(row)
-        spec = _edit(read_spec(row), wish)
+        spec = apply_edit(read_spec(row), wish)
         place = self._find_place(asking, wish.channel) if wish.channel else row.place
         renamed = wish.name.strip().lower()
         if (spec, place, renamed or row.name) == (read_spec(row), row.place, row.name):
@@ -373,82 +341,3 @@ def _check_chat(row: JobRow) -> None:
             f"the job {row.name} is one of the settings; the operator changes it in [reports.{row.name}] of "
             "hermod.toml. Here it can be paused, resumed and run"
         )
-
-
-def _read_when(wish: JobWish) -> tuple[When, str]:
-    """Return the schedule and the task of a new job.
-
-    Raises:
-        BadJob: the schedule cannot be read, or words of it are left over beside a task.
-    """
-    when, whole = _parse(wish)
-    rest, task = tidy_task(when.rest), wish.task.strip()
-    if task and rest and not whole and rest.casefold() not in task.casefold():
-        raise BadJob(f"I cannot read {rest[:80]!r} as a part of the time; leave it out, or say it in other words")
-    return when, task or rest or USUAL_TASK
-
-
-def _parse(wish: JobWish) -> tuple[When, bool]:
-    """Return the schedule, and whether it was read out of the whole message.
-
-    Raises:
-        BadJob: it cannot be read.
-    """
-    wished, said = wish.when.strip(), wish.said.strip()
-    try:
-        return parse_when(wished), wished == said
-    except BadPhrase as refused:
-        if wished and wished.casefold() in said.casefold():
-            try:  # a word such as "every" may have got lost between the message and the argument
-                return parse_when(said), True
-            except BadPhrase as again:
-                raise BadJob(str(again)) from None
-        raise BadJob(str(refused)) from None
-
-
-def tidy_task(text: str) -> str:
-    """Return a task without the order around it: "post the database report here" is "the database report"."""
-    text = _ORDER.sub("", text.strip(), count=1)
-    while (shorter := _PLACE_HERE.sub("", text)) != text:
-        text = shorter
-    return text.strip(" \t\r\n,，.。:：;；")
-
-
-def _find_zone(when: When, named: str, usual: str = "") -> str:
-    """Return the zone of a schedule; ``usual`` where none was said.
-
-    Raises:
-        BadJob: it was not said, there is none of that name, or two were said.
-    """
-    try:
-        said = resolve_zone(named) if named.strip() else ""
-    except BadSchedule as e:
-        raise BadJob(str(e)) from None
-    if said and when.zone and said != when.zone:
-        raise BadJob(f"the time zone is {when.zone} in the words and {said} beside them; say one of them")
-    zone = when.zone or said or usual
-    if not zone and when.needs_zone:
-        raise BadJob(
-            "in which time zone? Say a city, such as 'every weekday at 9 in Berlin', or a zone: 'Europe/Berlin', 'UTC'"
-        )
-    return zone or "UTC"
-
-
-def _edit(spec: JobSpec, wish: JobWish) -> JobSpec:
-    task = wish.task.strip() or spec.task
-    cron, zone = spec.cron, spec.zone
-    if wish.when.strip():
-        when, whole = _parse(wish)
-        if not wish.task.strip() and not whole:
-            task = tidy_task(when.rest) or spec.task
-        cron, zone = when.cron, _find_zone(when, wish.timezone, spec.zone)
-    elif wish.timezone.strip():
-        zone = _find_zone(When(cron=cron, zone=None, rest=""), wish.timezone)
-    return replace(
-        spec,
-        cron=cron,
-        zone=zone,
-        task=task,
-        template=wish.template or spec.template,
-        targets=wish.targets or spec.targets,
-    )

@@ -31,6 +31,9 @@ from bot.jobs.zones import ANY_INSTANT, NamedZone, find_zones, resolve_zone, say
 LONGEST = 2_000
 """Characters of a text in which a schedule is looked for."""
 
+AROUND = 3
+"""Words before and behind a quoted schedule that may change what it says."""
+
 EXAMPLES = (
     "'every weekday at 9 in Berlin', 'mondays and thursdays at 8:15 Europe/Berlin', 'on the 1st of every month at 7', "
     "'every 15 minutes', '每个工作日上午9点（柏林时间）', or cron fields: '0 9 * * MON-FRI'"
@@ -56,6 +59,10 @@ _EDGES = " \t\r\n,，、.。:：;；-–—()（）"
 
 class BadPhrase(ValueError):
     """The words are no schedule; the message says why, and what can be written."""
+
+
+class Unsayable(BadPhrase):
+    """It was read, and it is nothing that cron fields can say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,16 +110,33 @@ def parse_when(text: str) -> When:
     chosen = _choose(runs, text)
     parts = [found.part for run in chosen for found in run]
     if refused := next((part for part in parts if isinstance(part, Refused)), None):
-        raise BadPhrase(f"{refused.why}. What works: {EXAMPLES}")
-    for run in chosen:
-        if is_bounded(text, run[0].start, _skip(text, run[-1].end)):
-            raise BadPhrase(f"{BOUNDED}. What works: {EXAMPLES}")
+        raise Unsayable(f"{refused.why}. What works: {EXAMPLES}")
     cron = _build_cron([part for part in parts if not isinstance(part, NamedZone)])
     zone, cut = _take_zone([part for part in parts if isinstance(part, NamedZone)], text, chosen[-1][-1].end)
     rest = text
     for start, end in sorted([*((run[0].start, run[-1].end) for run in chosen), cut], reverse=True):
         rest = f"{rest[:start].rstrip(_EDGES)} {rest[end:].lstrip(_EDGES)}" if end > start else rest
     return When(cron=cron, zone=zone, rest=rest.strip(_EDGES))
+
+
+def check_quoted(when: str, said: str) -> None:
+    """Look at the words around a schedule that was taken from a message: "every second" may stand before "tuesday".
+
+    Raises:
+        Unsayable: with them it is something that cron fields cannot say.
+    """
+    at = said.casefold().find(when.casefold())
+    if not when or at < 0:
+        return
+    before, after = said[:at].split()[-AROUND:], said[at + len(when) :].split()[:AROUND]
+    glued = said[at + len(when) : at + len(when) + 1].strip()
+    wider = " ".join([*before, when]) + ("" if glued else " ") + " ".join(after)
+    try:
+        parse_when(wider)
+    except Unsayable:
+        raise
+    except BadPhrase:
+        return  # what it says besides is not about this schedule
 
 
 def _read_cron(m: re.Match[str], text: str) -> When:
@@ -192,6 +216,8 @@ def _choose(runs: Sequence[list[_Found]], text: str) -> list[list[_Found]]:
         run for run in runs if any(isinstance(f.part, Weekdays | Period | MonthDays | Step | Refused) for f in run)
     ]
     told = [run for run in often if not _is_adjective(run, text)] or often
+    if any(is_bounded(text, run[0].start, _skip(text, run[-1].end)) for run in told):
+        raise Unsayable(f"{BOUNDED}. What works: {EXAMPLES}")
     if not told:
         timed = any(isinstance(f.part, Clock | DayPart) for run in runs for f in run)
         if timed and any(isinstance(f.part, DayPart) and _repeats(f, text) for run in runs for f in run):

@@ -21,10 +21,11 @@ from agent_core.llm.types import ToolExample
 from agent_core.tools.registry import ToolRegistry
 from bot.access import LOCAL_PLATFORM
 from bot.jobs.calendar import Occurrence
-from bot.jobs.desk import CHANGE, LIST, SCHEDULE, Asking, JobDesk, JobWish, ListedJob
+from bot.jobs.desk import CHANGE, LIST, SCHEDULE, Asking, JobDesk, ListedJob
 from bot.jobs.job import Firing
 from bot.jobs.keeping import BadJob, CheckedJob
 from bot.jobs.telling import read_spec_or_none, tell_instant, tell_policies, tell_state, tell_wait
+from bot.jobs.wishes import JobWish
 from bot.storage.jobs import JobRow, JobState
 from bot.turn import Turn
 
@@ -35,7 +36,7 @@ answer with the next times, and tell them to write `confirm`. Never say that it 
 LIST_DESCRIPTION = "List the scheduled jobs (reports) of this channel: when, next time, state, owner."
 
 CHANGE_DESCRIPTION = """\
-Pause, resume, run now, edit or delete a scheduled job. Edit and delete wait for the person's `confirm` too."""
+Pause, resume, run (now), edit or delete a scheduled job. Edit and delete wait for the person's `confirm` too."""
 
 ONE_PERSON = "several people asked at once, and a job belongs to one; let one of them ask for it alone"
 NOT_FROM_REPORT = "a report makes and changes no jobs; a person has to ask for it"
@@ -72,7 +73,7 @@ class ChangeArguments(BaseModel):
     """Arguments of ``change_job``; ``when`` and ``task`` are for ``edit``."""
 
     name: str
-    action: Literal["pause", "resume", "run_now", "delete", "edit"]
+    action: Literal["pause", "resume", "run", "delete", "edit"]
     when: _Text = ""
     task: _Text = ""
 
@@ -213,7 +214,7 @@ async def _change(desk: JobDesk, asking: Asking, arguments: ChangeArguments, sai
             return Done(result=f"The job {row.name} is paused; `{command} resume {row.name}` lets it go on.")
         case "resume":
             return Done(result=_tell_resumed(await desk.resume(asking, name)))
-        case "run_now":
+        case "run":
             firing = await desk.run_now(asking, name)
             where = f"{firing.thread.platform}:{firing.thread.workspace}/{firing.thread.channel}"
             return Done(result=f"A report of {firing.job} is being made; it is posted in {where}.")
@@ -274,27 +275,42 @@ def _refuse(error: BadJob) -> ToolFailed:
     return ToolFailed(str(error), code="bad_job")
 
 
-_SCHEDULE_EXAMPLES = (
-    ToolExample(
-        question="every weekday at 9 in Berlin post the database report here",
-        arguments={"when": "every weekday at 9 in Berlin post the database report here"},
-    ),
-    ToolExample(
-        question="schedule a report every monday at 8:15 Europe/Berlin",
-        arguments={"when": "every monday at 8:15 Europe/Berlin"},
-    ),
-    ToolExample(
-        question="每个工作日早上9点（柏林）在这里发数据库报告",
-        arguments={"when": "每个工作日早上9点（柏林）在这里发数据库报告"},
-    ),
+_SCHEDULE_EXAMPLES = tuple(
+    ToolExample(question=question, arguments={"when": when or question})
+    for question, when in (
+        ("every weekday at 9 in Berlin post the database report here", ""),
+        ("schedule a report every monday at 8:15 Europe/Berlin", "every monday at 8:15 Europe/Berlin"),
+        ("set up a daily report at 9 in Berlin", "daily report at 9 in Berlin"),
+        ("send us the weekly report every friday morning at 8 UTC", "every friday morning at 8 UTC"),
+        ("can you post a database report every morning at 8:15 in London?", "every morning at 8:15 in London"),
+        ("I want a report about slow queries every day at 18:00 UTC", "every day at 18:00 UTC"),
+        ("每个工作日早上9点（柏林）在这里发数据库报告", ""),
+        ("安排一个定时报告：每周一8点半（北京时间）", "每周一8点半（北京时间）"),
+    )
 )
-_LIST_EXAMPLES = (
-    ToolExample(question="show me the scheduled jobs", arguments={}),
-    ToolExample(question="which reports are scheduled here?", arguments={}),
-    ToolExample(question="有哪些定时任务？", arguments={}),
+_LIST_EXAMPLES = tuple(
+    ToolExample(question=question, arguments={})
+    for question in (
+        "show me the scheduled jobs",
+        "which reports are scheduled here?",
+        "list the scheduled reports",
+        "when is the next scheduled report?",
+        "有哪些定时任务？",
+        "列出定时报告",
+    )
 )
-_CHANGE_EXAMPLES = (
-    ToolExample(question="pause the job daily", arguments={"name": "daily", "action": "pause"}),
-    ToolExample(question="run the job weekly now", arguments={"name": "weekly", "action": "run_now"}),
-    ToolExample(question="暂停任务 daily", arguments={"name": "daily", "action": "pause"}),
+_CHANGE_EXAMPLES = tuple(
+    ToolExample(question=question, arguments={"name": name, "action": action})
+    for question, name, action in (
+        ("pause the job daily", "daily", "pause"),
+        ("resume the scheduled job daily", "daily", "resume"),
+        ("run the job weekly now", "weekly", "run"),
+        ("delete the job daily", "daily", "delete"),
+        ("remove the scheduled job weekly", "weekly", "delete"),
+        ("stop the job daily", "daily", "pause"),
+        ("暂停任务 daily", "daily", "pause"),
+        ("恢复任务 daily", "daily", "resume"),
+        ("立即运行任务 weekly", "weekly", "run"),
+        ("删除任务 daily", "daily", "delete"),
+    )
 )

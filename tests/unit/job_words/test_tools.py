@@ -73,6 +73,24 @@ async def test_a_word_of_the_time_that_got_lost_is_found_in_the_message(office: 
 
 
 @pytest.mark.parametrize(
+    ("when", "said"),
+    [
+        ("tuesday at 9 in Berlin", "post the report every second tuesday at 9 in Berlin please"),
+        ("every day at 9 in Berlin", "post the report every day at 9 in Berlin except on sundays"),
+    ],
+)
+async def test_words_that_were_left_out_of_the_time_are_not_lost(office: Office, when: str, said: str) -> None:
+    result = await office.call("schedule_report", {"when": when, "task": "a report"}, said=said)
+    assert (result.ok, result.error_code) == (False, "bad_job")
+
+
+async def test_other_times_in_the_message_do_not_keep_a_job_from_being_made(office: Office) -> None:
+    said = "compare monday with tuesday, and post it every day at 9 in Berlin"
+    arguments = {"when": "every day at 9 in Berlin", "task": "compare monday with tuesday"}
+    assert (await office.call("schedule_report", arguments, said=said)).ok
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ({"when": "every weekday at 9"}, "in which time zone"),
@@ -171,7 +189,7 @@ async def test_a_report_makes_and_changes_no_jobs(office: Office) -> None:
     for tool, arguments in (
         ("schedule_report", WHEN),
         ("change_job", {"name": "daily", "action": "pause"}),
-        ("change_job", {"name": "daily", "action": "run_now"}),
+        ("change_job", {"name": "daily", "action": "run"}),
     ):
         result = await office.call(tool, arguments, firing)
         assert (result.ok, result.error_code) == (False, "bad_job")
@@ -229,7 +247,7 @@ async def test_pausing_and_resuming_are_done_at_once_by_anybody_of_the_channel(o
 
 async def test_a_job_of_another_channel_is_nobody_elses(office: Office) -> None:
     await office.make("secret", author=BOB, channel="C2")
-    for action in ("pause", "resume", "run_now", "delete", "edit"):
+    for action in ("pause", "resume", "run", "delete", "edit"):
         result = await office.call("change_job", {"name": "secret", "action": action, "task": "x"})
         assert "there is no job 'secret' in this channel" in result.content
     assert "secret" not in (await office.call("change_job", {"name": "x", "action": "pause"})).content
@@ -237,12 +255,12 @@ async def test_a_job_of_another_channel_is_nobody_elses(office: Office) -> None:
 
 async def test_running_now_is_for_the_one_who_asks_and_once_at_a_time(office: Office) -> None:
     await office.make()
-    result = await office.call("change_job", {"name": "daily", "action": "run_now"}, author=BOB)
+    result = await office.call("change_job", {"name": "daily", "action": "run"}, author=BOB)
     assert "slack:T1/C1" in result.content
     (run,) = await office.store.list_job_runs((await office.job("daily")).job_id)
     assert run.state == "waiting"
     assert office.waked == 1
-    again = await office.call("change_job", {"name": "daily", "action": "run_now"})
+    again = await office.call("change_job", {"name": "daily", "action": "run"})
     assert "is being made already, since 12:00 UTC" in again.content
     assert len(await office.store.list_job_runs((await office.job("daily")).job_id)) == 1
 
