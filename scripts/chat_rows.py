@@ -169,7 +169,7 @@ ROWS: Sequence[ChatRow] = tuple(
         ("B082", "openclaw/openclaw#71023", "the button said approved while the run went on waiting", _APPROVALS),
         ("B083", "HolmesGPT/holmesgpt#624", "files were opened in the machine's own encoding, and some broke"),
         ("B084", "agronholm/apscheduler#182", "a job that was a second late did not run at all", _JOBS),
-        ("B085", "greeves89/AI-Employee#268", "a time of day was taken in UTC", _JOBS),
+        ("B085", "greeves89/AI-Employee#268", "a time of day was taken in UTC"),
         ("B086", "sipeed/picoclaw#2702 lightdash/lightdash#15974", "one person was answered with another one's name"),
         ("B087", "seratch/ChatGPT-in-Slack#17", "the conversation was kept in a message's metadata, and did not fit"),
         ("B088", "seratch/ChatGPT-in-Slack#33", "its messages were deleted, and it did not know its thread any more"),
