@@ -32,7 +32,7 @@ def build_job_commands(desk: JobDesk) -> tuple[OwnCommand, OwnCommand]:
         answer = _VERBS.get(word.lower())
         if answer is None:
             raise BadArguments(
-                f"jobs knows no {word[:40]!r}; write jobs alone to list them, or one of: {', '.join(_VERBS)}"
+                f"jobs knows no {word[:40]!r}; write jobs alone to list them, or one of: {', '.join(filter(None, _VERBS))}"
             )
         return await _answer(desk, asked, answer, rest)
 
