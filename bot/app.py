@@ -18,8 +18,9 @@ from agent_core.context import Clock, Limits, Redactor, SystemClock
 from agent_core.llm.router import Router
 from agent_core.llm.tokens import TokenCounter, load_counter
 from agent_core.memory.summarize import Summarizer
+from agent_core.prompts import Prompts
 from agent_core.runtime.loop import AgentLoop
-from bot.access import Access, AccessPolicy, build_policy
+from bot.access import Access, build_policy
 from bot.audit import AuditLog
 from bot.collector import Collector
 from bot.commands import PROVIDERS, CommandInfo, CommandRunner, Invocation, OwnCommand
@@ -29,7 +30,13 @@ from bot.forget import ThreadMemory, build_memory_commands
 from bot.home import HomeBuilder
 from bot.http import Metric
 from bot.inbox import Inbox
+from bot.jobs.building import build_configured, load_settings_templates
+from bot.jobs.commands import build_job_commands
+from bot.jobs.report import ReportRunner
+from bot.jobs.running import RunningJobs
+from bot.jobs.scheduler import JobScheduler
 from bot.models import (
+    build_all_workers,
     build_cache,
     build_embedder,
     build_prices,
@@ -74,6 +81,7 @@ class App:
         redactor: Redactor,
         clock: Clock,
         tap: EventTap | None,
+        wake: asyncio.Event,
         agent: str = "",
     ) -> None:
         self.settings = settings
@@ -84,8 +92,8 @@ class App:
         self.redactor = redactor
         self.clock = clock
         self.limits = build_limits(settings)
-        policy = build_policy(settings.access, settings.targets)
-        self.access = Access(policy)
+        self.policy = build_policy(settings.access, settings.targets)
+        self.access = Access(self.policy)
         self.sender = Sender(store=store, adapters=adapters, clock=clock)
         self.router = router
         self._embedder = build_embedder(settings, models)
@@ -95,10 +103,12 @@ class App:
         self.memory = ThreadMemory(store, AuditLog(store, clock), cache=self._cache, files=tools.attachments)
         self.feedback = FeedbackBox(store, clock)
         own = self._build_own_commands()
-        self._show_surfaces(policy)
-        self._offer_commands([command.info for command in own], policy)
+        self._show_surfaces()
+        self._offer_commands([command.info for command in own])
         self.session = self._build_session(own, tap, agent)
-        self.dispatcher = Dispatcher(store=store, work=self.session, prefixes=prefixes, owner=owner, clock=clock)
+        self.dispatcher = Dispatcher(
+            store=store, work=self.session, prefixes=prefixes, owner=owner, clock=clock, wake=wake
+        )
         self.inbox = Inbox(
             store=store,
             clock=clock,
@@ -115,6 +125,11 @@ class App:
             enabled=settings.collector.enabled,
             interval_s=settings.collector.interval_s,
             keep_s=settings.retention.snapshots_days * 86_400,
+        )
+        self.jobs = RunningJobs(
+            build_configured(settings, store, clock),
+            JobScheduler(store, clock, keeper=tools.keeper, wake=wake.set),
+            adapters=adapters,
         )
         self._dispatching: asyncio.Task[None] | None = None
         self._sandbox: tuple[asyncio.Task[None], ...] = ()
@@ -143,7 +158,10 @@ class App:
             limits=self.limits,
             prompt=prompt,
             commands=CommandRunner(tools.executor, registry=tools.registry, own=own, prefix=prefix),
-            words=ThreadWords(self.store, self._load_counter, self.router.states, self.clock, memory=self.memory),
+            words=ThreadWords(
+                self.store, self._load_counter, self.router.states, self.clock, memory=self.memory, jobs=tools.jobs
+            ),
+            reports=self._build_reports(prompts),
             access=self.access,
             counter=self._load_counter,
             clock=self.clock,
@@ -154,14 +172,35 @@ class App:
             attachments=tools.attachments,
         )
 
-    def _show_surfaces(self, policy: AccessPolicy) -> None:
+    def _build_reports(self, prompts: Prompts) -> ReportRunner:
+        """Build what makes reports, with every worker and tool that there is by now."""
+        tools = self.tools
+        return ReportRunner(
+            provider=self.router,
+            prices=build_prices(self.models),
+            registry=tools.registry,
+            authorizer=tools.authorizer,
+            approver=tools.approver,
+            workers=build_all_workers(self.settings, prompts, tools.registry),
+            prompts=prompts,
+            templates=load_settings_templates(self.settings),
+            targets=tools.targets,
+            policy=self.policy,
+            adapters=self.adapters,
+            store=self.store,
+            keeper=tools.keeper,
+            counter=self._load_counter,
+            attachments=tools.attachments,
+        )
+
+    def _show_surfaces(self) -> None:
         """Give the platforms that have pages of Hermod's own what stands on them."""
         for name, adapter in self.adapters.items():
             if isinstance(adapter, HasSurfaces):
                 home = HomeBuilder(
                     name,
                     store=self.store,
-                    policy=policy,
+                    policy=self.policy,
                     adapters=self.adapters,
                     states=self.router.states,
                     tools=self.tools.registry.tools(),
@@ -169,12 +208,12 @@ class App:
                 )
                 adapter.show_surfaces(home)
 
-    def _offer_commands(self, own: Sequence[CommandInfo], policy: AccessPolicy) -> None:
+    def _offer_commands(self, own: Sequence[CommandInfo]) -> None:
         """Tell the platforms that show commands with options which ones there are."""
         registry = self.tools.registry
         for adapter in self.adapters.values():
             if isinstance(adapter, HasCommands):
-                complete = build_complete(registry, own, sorted(self.tools.targets), policy)
+                complete = build_complete(registry, own, sorted(self.tools.targets), self.policy)
                 adapter.offer_commands(build_offers(registry.specs(), own), complete)
 
     def _build_own_commands(self) -> tuple[OwnCommand, ...]:
@@ -184,6 +223,7 @@ class App:
         return (
             build_usage_command(self.store, self.clock),
             *build_memory_commands(self.memory, {"slack": parse_slack_link, "discord": parse_discord_link}),
+            *build_job_commands(self.tools.jobs),
             OwnCommand(info=PROVIDERS, run=show_providers),
         )
 
@@ -210,6 +250,7 @@ class App:
         self._dispatching = asyncio.create_task(self.dispatcher.run(), name="dispatcher")
         self._prepare_sandbox()
         self.collector.start()
+        self.jobs.start()
         await self._connect()
 
     def _prepare_sandbox(self) -> None:
@@ -246,6 +287,7 @@ class App:
     async def stop(self, drain_s: float) -> None:
         """Stop receiving, let the work under way finish for ``drain_s`` seconds, then end."""
         await self._disconnect()
+        await self.jobs.stop()
         await self.collector.stop()
         await self.dispatcher.drain(drain_s)
         await self._disconnect()  # the last replies may have opened connections again
@@ -290,6 +332,7 @@ class App:
             )
         yield from measure_providers(self.router.states())
         yield from self.collector.metrics()
+        yield from self.jobs.metrics()
         yield Metric(
             name="hermod_replies_total", help="Replies delivered.", kind="counter", value=self.sender.delivered
         )
@@ -328,7 +371,8 @@ async def open_app(
     redactor = SecretRedactor(settings.secrets())
     models = settings.effective_models(environ)
     async with open_storage(settings) as store:
-        tools = build_tools(settings, store, clock, adapters=adapters, redactor=redactor)
+        wake = asyncio.Event()
+        tools = build_tools(settings, store, clock, adapters=adapters, redactor=redactor, wake=wake.set)
         router = build_router(settings, models, clock)
         try:
             yield App(
@@ -343,6 +387,7 @@ async def open_app(
                 redactor=redactor,
                 clock=clock,
                 tap=tap,
+                wake=wake,
                 agent=agent,
             )
         finally:

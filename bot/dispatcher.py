@@ -48,6 +48,7 @@ class Dispatcher:
         max_threads: worked on at once for each prefix, so that a platform that is slow holds up no other one; further
             ones wait in the store.
         lease_s: a dead process's threads are taken over after this time.
+        wake: set by whoever puts something into the store; one of its own without it.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Dispatcher:
         clock: Clock,
         max_threads: int = 64,
         lease_s: float = LEASE_S,
+        wake: asyncio.Event | None = None,
     ) -> None:
         self._store = store
         self._work = work
@@ -68,7 +70,7 @@ class Dispatcher:
         self._clock = clock
         self._max_threads = max_threads
         self._lease_s = lease_s
-        self._wake = asyncio.Event()
+        self._wake = wake or asyncio.Event()
         self._stopping = asyncio.Event()
         self._claiming = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()

@@ -15,15 +15,14 @@ from agent_core.errors import ConfigError, ProviderError, ToolFailed
 from agent_core.llm.breaker import BreakerState
 from agent_core.llm.router import ProviderState
 from agent_core.llm.types import ModelMessage, ModelRequest, Usage
-from agent_core.workers import build_workers
 from bot.app import open_storage
 from bot.installations import InstallationReport, TokenSeal, report_installations
 from bot.models import (
+    build_all_workers,
     build_cache,
     build_embedder,
     build_prices,
     build_provider,
-    build_worker,
     describe_state,
     load_templates,
 )
@@ -267,9 +266,7 @@ async def _examine_agents(settings: Settings) -> Finding:
         prompts = load_templates(settings)
         async with open_storage(settings) as store:
             registry = build_tools(settings, store, SystemClock()).registry
-            build_workers(
-                [build_worker(name, w, registry.names()) for name, w in settings.workers.items()], prompts, registry
-            )
+            build_all_workers(settings, prompts, registry)
     except (ConfigError, StoreError) as e:
         return Finding(part=part, state="error", text=str(e), fix="see [prompts] and [workers] in docs/settings.md")
     return Finding(part=part, state="ok", text=f"{len(prompts)} templates, {len(settings.workers)} workers of your own")

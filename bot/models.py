@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -186,13 +186,22 @@ def offer_workers(
         ConfigError: a configured worker is not usable.
     """
     if settings.workers:
-        configured = [build_worker(name, worker, registry.names()) for name, worker in settings.workers.items()]
         workers = {
             name: worker
-            for name, worker in build_workers(configured, prompts, registry).items()
+            for name, worker in build_all_workers(settings, prompts, registry).items()
             if name in {*settings.workers, "report_generator"} or not EVERYDAY.issuperset(worker.agent.tools or ())
         }
         register_call_worker(registry, workers, loop=loop, executor=executor)
+
+
+def build_all_workers(settings: Settings, prompts: Prompts, registry: ToolRegistry) -> Mapping[str, Worker]:
+    """Build the built-in workers and those of the settings. Call it when every tool is registered.
+
+    Raises:
+        ConfigError: a configured worker is not usable.
+    """
+    configured = [build_worker(name, worker, registry.names()) for name, worker in settings.workers.items()]
+    return build_workers(configured, prompts, registry)
 
 
 def find_agent(settings: Settings, prompts: Prompts, registry: ToolRegistry, name: str) -> tuple[Agent, PromptTemplate]:
@@ -203,8 +212,7 @@ def find_agent(settings: Settings, prompts: Prompts, registry: ToolRegistry, nam
     Raises:
         ConfigError: there is no such worker (the message has the known names), or a configured one is not usable.
     """
-    configured = [build_worker(own, worker, registry.names()) for own, worker in settings.workers.items()]
-    workers = build_workers(configured, prompts, registry)
+    workers = build_all_workers(settings, prompts, registry)
     worker = workers.get(name)
     if worker is None or isinstance(worker.template, str):  # a name only before build_workers
         raise ConfigError(f"there is no agent {name!r}; known are {', '.join(sorted(workers))}")

@@ -134,6 +134,7 @@ class Session:
         prompt: PromptTemplate,
         commands: CommandRunner,
         words: ThreadWords,
+        reports: Reports,
         access: Access,
         counter: Callable[[], Awaitable[TokenCounter]],
         clock: Clock,
@@ -142,7 +143,6 @@ class Session:
         telemetry: Telemetry | None = None,
         actions: Mapping[str, ActionHandler] | None = None,
         attachments: Attachments | None = None,
-        reports: Reports | None = None,
         look_s: float = LOOK_S,
         show_s: float = SHOW_EVERY_S,
     ) -> None:
@@ -298,7 +298,7 @@ class Session:
 
     async def _deny(self, claim: Claim, turn: Turn, reason: str) -> Answer:
         log.info("turn_denied", thread=claim.thread_key)
-        if self._reports is not None and turn.inbound and isinstance(firing := turn.inbound[0], Firing):
+        if turn.inbound and isinstance(firing := turn.inbound[0], Firing):
             return await self._reports.decline(firing, reason)
         return Answer(text=reason if turn.addressed else "", error="denied")
 
@@ -347,8 +347,6 @@ class Session:
 
     async def _report(self, desk: _Desk, firing: Firing) -> Answer:
         """Have the report of a job made."""
-        if self._reports is None:
-            return Answer(text=UNREADABLE.format(run_id=desk.run.run_id), error="unreadable")
         ctx = self._build_context(desk, desk.watch.on_event)
         ended = await run_until_halted(self._reports.run(ctx, firing), desk.watch, self._late)
         return _build_halted(ended) if isinstance(ended, Halt) else ended

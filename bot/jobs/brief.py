@@ -34,6 +34,8 @@ ENGLISH: Mapping[str, str] = {
     "channel and resume it, or delete it.",
     "owner_reason": "its owner {owner} is gone",
     "channel_reason": "its channel {place} is gone",
+    "denied": "The report {job} was not made, since {owner}, with whose rights it runs, may not have it: {reason}. "
+    "I have paused the job.",
     "no_template": "The report {job} was not made: there is no template {name!r}; known are {known}.",
     "no_workers": "The report {job} was not made: none of its workers is there; known are {known}.",
     "no_targets": "The report {job} was not made: no target is open to this channel; ask the operator of Hermod to "
@@ -47,6 +49,7 @@ CHINESE: Mapping[str, str] = {
     "channel_gone": "报告 {job} 没有生成：频道 {place} 已不存在。任务已暂停；请更换频道后恢复，或删除它。",
     "owner_reason": "负责人 {owner} 已不在",
     "channel_reason": "频道 {place} 已不存在",
+    "denied": "报告 {job} 没有生成：它以 {owner} 的权限运行，而其无权获得该报告：{reason}。任务已暂停。",
     "no_template": "报告 {job} 没有生成：没有模板 {name!r}；现有 {known}。",
     "no_workers": "报告 {job} 没有生成：没有可用的工作者；现有 {known}。",
     "no_targets": "报告 {job} 没有生成：此频道没有开放任何目标；请联系 Hermod 的管理员。",

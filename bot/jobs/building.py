@@ -10,11 +10,21 @@ from adapters.chat import ChatAdapter
 from agent_core.context import Clock
 from bot.jobs.configured import ConfiguredJobs
 from bot.jobs.keeping import JobKeeper
-from bot.jobs.templates import load_report_templates
+from bot.jobs.templates import ReportTemplate, load_report_templates
 from bot.jobs.workspaces import find_workspace
 from bot.settings import Settings
 from bot.settings_checks import BUILT_IN_WORKERS
 from bot.storage.base import Store
+
+
+def load_settings_templates(settings: Settings) -> Mapping[str, ReportTemplate]:
+    """Load the templates of reports, those of ``prompts.folder`` in the place of the shipped ones.
+
+    Raises:
+        ConfigError: a file is not such a template.
+    """
+    folder = None if settings.prompts.folder is None else Path(settings.prompts.folder).expanduser()
+    return load_report_templates(folder)
 
 
 def build_keeper(
@@ -25,14 +35,13 @@ def build_keeper(
     Raises:
         ConfigError: a report template of the settings' folder is not one.
     """
-    folder = None if settings.prompts.folder is None else Path(settings.prompts.folder).expanduser()
     return JobKeeper(
         store,
         clock,
         adapters=adapters,
         targets=tuple(settings.targets),
         workers=sorted({*BUILT_IN_WORKERS, *settings.workers}),
-        templates=tuple(load_report_templates(folder)),
+        templates=tuple(load_settings_templates(settings)),
         wake=wake,
     )
 

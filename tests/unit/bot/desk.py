@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from adapters.chat import ChatAdapter
 from adapters.slack.permalink import parse_permalink
 from agent_core.agent import Agent
-from agent_core.context import Clock, Limits, NoRedactor, Redactor, SystemClock
+from agent_core.context import Clock, Limits, NoRedactor, Redactor, RunContext, SystemClock
 from agent_core.llm.cache import AnswerCache
 from agent_core.llm.pricing import FREE, PriceList
 from agent_core.llm.provider import Provider
@@ -23,6 +23,7 @@ from agent_core.tools.approval import Approver
 from agent_core.tools.executor import ToolExecutor
 from agent_core.tools.registry import ToolRegistry
 from bot.access import Access, AccessAuthorizer, AccessPolicy
+from bot.answer import Answer
 from bot.attachments import Attachments
 from bot.audit import AuditLog
 from bot.commands import CommandRunner
@@ -30,6 +31,7 @@ from bot.dispatcher import Dispatcher
 from bot.feedback import FEEDBACK, FeedbackBox
 from bot.forget import ThreadMemory, build_memory_commands
 from bot.inbox import Inbox
+from bot.jobs.job import Firing
 from bot.sender import Sender
 from bot.session import Reports, Session
 from bot.storage.base import Store
@@ -37,6 +39,16 @@ from bot.usage import build_usage_command
 from bot.words import ThreadWords
 from tests.unit.bot.recording import MemoryChat
 from tests.unit.engine.running import WordCounter
+
+
+class NoReports:
+    """For tests in which no job fires."""
+
+    async def run(self, ctx: RunContext, firing: Firing) -> Answer:
+        raise AssertionError(f"{firing.job} fired")
+
+    async def decline(self, firing: Firing, reason: str) -> Answer:
+        raise AssertionError(f"{firing.job} fired")
 
 
 class Desk:
@@ -102,7 +114,7 @@ class Desk:
             redactor=redactor,
             actions={FEEDBACK: self.feedback.take},
             attachments=attachments,
-            reports=reports,
+            reports=reports or NoReports(),
             look_s=0.02,
             show_s=0.0,
         )
