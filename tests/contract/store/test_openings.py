@@ -224,6 +224,12 @@ async def test_a_report_may_go_on_where_its_headline_stands(store: Store) -> Non
     assert await list_bodies(store, REPORT) == []
 
 
+async def test_a_report_that_goes_on_where_its_headline_stands_is_still_listed(store: Store) -> None:
+    claimed, headline = await make_report(store)
+    await open_below(store, claimed, headline, Opening(thread_key=REPORT))
+    assert [(row.thread_key, row.runs) for row in await store.list_sessions()] == [(REPORT, 1)]
+
+
 # -- who may, and how often --------------------------------------------------------------------------
 
 
