@@ -26,8 +26,8 @@ LOCAL_PLATFORM = "terminal"
 class Caller:
     """Who asks, and from where.
 
-    ``local`` is the person at the terminal of this machine. ``operator`` wrote a job into the settings: that is nobody of
-    the platform, so only the rules for places and tools apply.
+    ``local`` is the person at the terminal of this machine. ``operator`` is whoever wrote a job into the settings, so
+    nobody of the platform: only the rules for places and tools apply.
     """
 
     platform: str
