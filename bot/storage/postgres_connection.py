@@ -153,6 +153,7 @@ class Connections:
                     row_factory=dict_row,
                     connect_timeout=CONNECT_TIMEOUT_S,
                     application_name=APPLICATION,
+                    client_encoding="utf8",
                 )
         except (psycopg.Error, TimeoutError, UnicodeError) as error:
             raise explain_connect(error, self._url) from None
@@ -169,6 +170,7 @@ class Connections:
             "row_factory": dict_row,
             "connect_timeout": CONNECT_TIMEOUT_S,
             "application_name": APPLICATION,
+            "client_encoding": "utf8",
         }
         pool = psycopg_pool.AsyncConnectionPool(
             self._url,
