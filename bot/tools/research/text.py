@@ -7,7 +7,12 @@ import html
 import re
 from collections.abc import Iterator
 
-_TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>")
+_TAG = re.compile(
+    r"</?(?:a|b|br|code|em|font|i|mark|p|span|strong|sub|sup|u|wbr)\b[^<>]{0,200}>|<https?:[^<>]{0,2000}>",
+    re.IGNORECASE,
+)
+"""What services put around words that were found, and links as chat platforms write them."""
+
 _SPACES = re.compile(r"[^\S\n]+")
 _BLANK_LINES = re.compile(r"\n{3,}")
 
@@ -36,9 +41,12 @@ one of a page, and some cost more than they should."""
 
 
 def clean_line(text: str, most: int) -> str:
-    """Return a text on one line, without tags, entities and what nobody sees, with at most ``most`` characters."""
+    """Return a text on one line, with at most ``most`` characters, that is no link of Markdown.
+
+    Tags, entities and what nobody sees are left out.
+    """
     plain = html.unescape(_TAG.sub("", text[: most * 8]))
-    line = " ".join(_UNSEEN.sub("", plain).split())
+    line = " ".join(_UNSEEN.sub("", plain).split()).replace("](", "] (")
     return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
 
 

@@ -32,7 +32,7 @@ async def test_searxng_is_asked_for_json_and_its_results_are_cleaned(server: Web
             "2026-05-14T00:00:00",
         ),
         ("What it costs & why", "https://blog.example.com/overhead", ""),
-        ("[Deploy succeeded](https://evil.example) @everyone", "https://wiki.example.com/stat", ""),
+        ("[Deploy succeeded] (https://evil.example) @everyone", "https://wiki.example.com/stat", ""),
     ]
     (asked,) = server.asked("/searxng/search")
     assert asked.query == {"q": "pg_stat_statements overhead", "format": "json"}
