@@ -21,7 +21,7 @@ from reading.past import parse_result
 MOST_FILES = 4
 """Of one answer; those of the last results."""
 
-_TREND = "query_trend"
+_TREND, _REPORT = "query_trend", "generate_report"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -36,6 +36,9 @@ def build_result_files(results: Sequence[ToolResult], *, whole: bool) -> tuple[A
     for result in results:
         value = parse_result(result.content) if result.ok and not result.truncated else None
         if not isinstance(value, Mapping):
+            continue
+        if result.name == _REPORT and (report := _write_report(value)) is not None:
+            files.append(report)
             continue
         if result.name == _TREND and (picture := _draw(value)) is not None:
             files.append(picture)
@@ -92,6 +95,15 @@ def _number(files: Sequence[Attachment]) -> list[Attachment]:
         name = f"{stem}-{same + 1}{dot}{ending}" if same else file.name
         numbered.append(Attachment(name=name, content=file.content, encoding=file.encoding, title=name))
     return numbered
+
+
+def _write_report(value: Mapping[str, object]) -> Attachment | None:
+    """Write a report that was put together from sections."""
+    match value:
+        case {"file": str(name), "markdown": str(text)}:
+            return Attachment(name=name, content=text)
+        case _:
+            return None
 
 
 def _draw(value: Mapping[str, object]) -> Attachment | None:

@@ -99,3 +99,10 @@ def test_a_trend_comes_as_a_picture() -> None:
     (picture,) = files
     assert picture.name == "query-trend-shop.png"
     assert base64.b64decode(picture.content).startswith(b"\x89PNG")
+
+
+def test_a_report_comes_as_the_file_that_it_names() -> None:
+    written = result("generate_report", file="upgrade.md", characters=9, markdown="# Upgrade")
+    (file,) = build_result_files([written], whole=False)
+    assert (file.name, file.content, file.encoding) == ("upgrade.md", "# Upgrade", "text")
+    assert build_result_files([result("generate_report", markdown="# No name")], whole=False) == ()
