@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -46,6 +47,7 @@ JOB = new_job()
 REPORT = "slack:T1/C1/command-report-1"
 BELOW = "slack:T1/C1/1800.5"
 EMPTY = Kept()
+ROUNDS = 20
 
 
 async def make_report(
@@ -140,6 +142,21 @@ async def test_a_thread_begins_with_its_history_its_outputs_and_its_posts(store:
     assert [p.key for p in posting.outbox] == [f"{BELOW}/body/1", f"{BELOW}/body/2"]
     assert (posting.items, posting.run, posting.past_left) == ((), None, 0)
     await claim_nothing(store, now=at(5))
+
+
+async def test_what_begins_in_one_transaction_keeps_its_order(store: Store) -> None:
+    """Instants that are the same must not decide: https://github.com/vm0-ai/vm0/pull/24400"""
+    claimed, headline = await make_report(store)
+    names = [f"{n:02}" for n in range(20)][::-1]
+    opening = Opening(
+        thread_key=BELOW,
+        messages=tuple(new_seed(name) for name in names),
+        outbox=tuple(new_post(name, BELOW) for name in names),
+    )
+    await open_below(store, claimed, headline, opening)
+    assert [body for _, body in await list_bodies(store)] == [new_seed(name).body for name in names]
+    assert [post.key for post in await store.load_outbox(BELOW)] == names
+    assert [post.key for post in await store.load_due(BELOW, now=at(5))] == names
 
 
 async def test_a_thread_may_begin_with_nothing(store: Store) -> None:
@@ -272,6 +289,59 @@ async def test_only_a_post_and_a_run_of_the_claimed_thread_open_one(store: Store
         with pytest.raises(StoreError, match=f"no run {run_id}"):
             await store.open_thread(claimed, headline, run_id, new_opening(BELOW), remote_id="1800.5", now=at(5))
     await check_unopened(store)
+
+
+async def test_a_claim_that_is_lost_while_a_thread_opens_opens_it_once_all_the_same(store: Store, other: Store) -> None:
+    for n in range(ROUNDS):
+        report, below = f"{REPORT}{n}", f"{BELOW}{n}"
+        late, headline = await make_report(store, run_id=f"r{n}", thread=report)
+        opened, heir = await asyncio.gather(
+            store.open_thread(late, headline, f"r{n}", new_opening(below), remote_id=below, now=at(LEASE_S)),
+            other.claim_thread("heir", prefixes=(report,), lease_s=LEASE_S, now=at(LEASE_S)),
+            return_exceptions=True,
+        )
+        assert not isinstance(heir, BaseException)
+        if isinstance(opened, Fenced):
+            assert heir is not None
+            assert [post.id for post in heir.outbox] == [headline]
+            await other.open_thread(heir, headline, f"r{n}", new_opening(below), remote_id=below, now=at(LEASE_S))
+        else:
+            assert opened is None
+            assert heir is None or heir.outbox == ()
+        assert [seq for seq, _ in await list_bodies(store, below)] == [1, 2]
+        assert [post.remote_id for post in await store.load_outbox(report)] == [below]
+
+
+async def test_a_message_that_arrives_while_its_thread_opens_finds_no_past_to_read(store: Store, other: Store) -> None:
+    for n in range(ROUNDS):
+        below = f"{BELOW}{n}"
+        claimed, headline = await make_report(store, run_id=f"r{n}", thread=f"{REPORT}{n}")
+        said = NewInboxItem(
+            event_key=f"e{n}", thread_key=below, kind="message", payload="{}", received_at=T0, said_id="m", inside=True
+        )
+        work = [
+            store.open_thread(claimed, headline, f"r{n}", new_opening(below), remote_id=below, now=at(5)),
+            other.accept(said, queue_limit=9),
+        ]
+        await asyncio.gather(*work[:: -1 if n % 2 else 1])
+        session = await claim(store, now=at(5), prefixes=(below,))
+        assert (session.past_left, len(session.items), len(session.outbox)) == (0, 1, 2)
+
+
+async def test_a_thread_that_is_forgotten_while_it_opens_is_whole_or_forgotten(store: Store, other: Store) -> None:
+    for n in range(ROUNDS):
+        below = f"{BELOW}{n}"
+        claimed, headline = await make_report(store, run_id=f"r{n}", thread=f"{REPORT}{n}")
+        work = [
+            store.open_thread(claimed, headline, f"r{n}", new_opening(below), remote_id=below, now=at(5)),
+            other.forget_thread(below),
+            other.forget_thread(f"{REPORT}{n}"),
+        ]
+        await asyncio.gather(*work[:: -1 if n % 2 else 1])
+        assert len(await store.load_messages(below)) in (0, 2)
+        assert await store.load_sequel(f"r{n}") is None
+        await store.forget_thread(below)
+        assert await store.count_kept(below) == EMPTY
 
 
 # -- forgetting --------------------------------------------------------------------------------------
