@@ -31,6 +31,8 @@ ROOMS = (14_000, 10_000, 7_000, 5_000, 3_500, 2_500)
 LEAST_CHARS = 400
 ASSIGNMENT_CHARS = 300
 MOST_FINGERPRINTS = 5
+LEAST_POINTS = 2
+"""Of a trend with numbers, for a chart."""
 
 _UNTOLD = frozenset({"read_output", "current_time"})
 _TREND = "query_trend"
@@ -151,8 +153,10 @@ def _read_object(text: str) -> Mapping[str, object]:
 
 
 def select_rows(value: Mapping[str, object]) -> list[Mapping[str, object]]:
-    """Return the rows of a result that say something: of checks and of tables those with a finding, else all."""
+    """Return the rows that say something: checks and tables with a finding, spans of time with numbers, else all."""
     rows = read_rows(value)
+    if rows and all("start" in row and "calls" in row for row in rows):
+        return [row for row in rows if row["calls"] is not None]
     if rows and all("check" in row and "status" in row for row in rows):
         return [row for row in rows if row["status"] not in _PLAIN_STATES]
     if rows and all("findings" in row for row in rows):
@@ -314,7 +318,7 @@ def build_evidence_files(evidence: Sequence[Evidence]) -> tuple[Attachment, ...]
     """
     results: dict[tuple[str, str], ToolResult] = {}
     for call in (call for one in evidence for call in one.calls):
-        if call.result.ok and (count_findings(call) or call.tool == _TREND):
+        if call.result.ok and count_findings(call) >= (LEAST_POINTS if call.tool == _TREND else 1):
             results.setdefault((call.tool, call.result.content), call.result)
     charts = [result for (tool, _), result in results.items() if tool == _TREND]
     tables = [result for (tool, _), result in results.items() if tool != _TREND]
