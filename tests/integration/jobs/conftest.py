@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from bot.storage.base import Store
-from tests.contract.store.conftest import backend, other, store, url
+from tests.contract.store.conftest import backend, other, postgres_backend, store, url
 from tests.integration.jobs.desk import Desk
 
-__all__ = ["backend", "other", "store", "url"]
+__all__ = ["backend", "other", "postgres_backend", "store", "url"]
 
 
 @pytest.fixture
