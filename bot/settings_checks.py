@@ -35,7 +35,7 @@ _SCHEMES = ("postgresql", "mysql", "sqlite", "slowlog")
 
 def check_tree(tree: SettingsTree, environ: Mapping[str, str], installed: Installed) -> Iterator[Mistake]:
     """Yield every mistake that single keys cannot show."""
-    yield from _check_storage(tree)
+    yield from _check_storage(tree, installed)
     yield from _check_models(tree, environ, installed)
     if tree.router.backoff_base_s > tree.router.backoff_cap_s:
         yield Mistake(
@@ -61,13 +61,14 @@ def check_tree(tree: SettingsTree, environ: Mapping[str, str], installed: Instal
             yield Mistake(path=("tools", "modules", index), text=text)
 
 
-def _check_storage(tree: SettingsTree) -> Iterator[Mistake]:
+def _check_storage(tree: SettingsTree, installed: Installed) -> Iterator[Mistake]:
     url, path = tree.storage.url, ("storage", "url")
-    if url.startswith(("postgresql:", "postgres:")):
-        text = "Hermod's own rows cannot be kept in Postgres in this release; use sqlite:///hermod.db"
-        yield Mistake(path=path, text=text)
+    if url.startswith(("postgresql://", "postgres://")):
+        if not (installed("psycopg") and installed("psycopg_pool")):
+            yield _missing_extra(path, "postgres")
     elif not url.startswith("sqlite:///") or url in ("sqlite:///", "sqlite:////"):
-        yield Mistake(path=path, text="must name an SQLite file, such as sqlite:///hermod.db")
+        text = "must name an SQLite file, such as sqlite:///hermod.db, or a database, postgresql://USER:PASSWORD@HOST/NAME"
+        yield Mistake(path=path, text=text)
 
 
 def _check_models(tree: SettingsTree, environ: Mapping[str, str], installed: Installed) -> Iterator[Mistake]:

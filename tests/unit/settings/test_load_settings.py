@@ -225,7 +225,7 @@ def test_all_mistakes_of_all_kinds_are_told_at_once_with_place_and_remedy(tmp_pa
         '[storage]\nurl = "postgresql://db/hermod"\n'
     )
     environ = {"HERMOD_HTTP__PORT": "99999", "HERMOD_LIMIT__MAX_STEPS": "3"}
-    assert sorted(problems(tmp_path, text, environ, missing=("slack_bolt", "anthropic"))) == [
+    assert sorted(problems(tmp_path, text, environ, missing=("slack_bolt", "anthropic", "psycopg_pool"))) == [
         "HERMOD_HTTP__PORT: must be at most 65535",
         "HERMOD_LIMIT__MAX_STEPS: unknown setting; did you mean HERMOD_LIMITS__MAX_STEPS?",
         "hermod.toml: discord.token: missing; set token, token_env or token_file "
@@ -240,8 +240,7 @@ def test_all_mistakes_of_all_kinds_are_told_at_once_with_place_and_remedy(tmp_pa
         "hermod.toml: slack.bot_token: holds a token that starts with xapp-; a bot_token starts with xoxb-",
         "hermod.toml: slack.mode: must be 'socket' or 'http'",
         "hermod.toml: slack: missing extra slack; install it with: pip install 'hermod-bot[slack]'",
-        "hermod.toml: storage.url: Hermod's own rows cannot be kept in Postgres in this release; "
-        "use sqlite:///hermod.db",
+        "hermod.toml: storage.url: missing extra postgres; install it with: pip install 'hermod-bot[postgres]'",
         "hermod.toml: targets.logs.url: must start with postgresql://, mysql://, sqlite:/// or slowlog:///",
         "hermod.toml: targets.shop.url: missing; set it",
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""A Postgres on a unix socket can be a target."""
+"""What single keys cannot show: addresses, prices, and what belongs together."""
 
 from __future__ import annotations
 
@@ -17,6 +17,19 @@ def test_a_target_on_a_unix_socket_is_accepted() -> None:
 def test_a_target_without_any_host_is_refused() -> None:
     with pytest.raises(SettingsError, match="must be postgresql://user@host"):
         load_settings(None, {"HERMOD_TARGETS__SHOP__URL": "postgresql://hermod@/shop"})
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
+def test_the_rows_may_be_kept_in_postgres_and_its_password_is_a_secret(scheme: str) -> None:
+    settings = load_settings(None, {"HERMOD_STORAGE__URL": f"{scheme}://hermod:secret-word@db/hermod"})
+    assert "secret-word" in settings.secrets()
+    assert "secret-word" not in repr(settings)
+
+
+@pytest.mark.parametrize("url", ["postgresql:hermod", "mysql://hermod@db/hermod", "sqlite:///", "hermod.db"])
+def test_another_address_of_the_rows_is_refused_with_both_forms(url: str) -> None:
+    with pytest.raises(SettingsError, match=r"sqlite:///hermod\.db, or a database, postgresql://USER"):
+        load_settings(None, {"HERMOD_STORAGE__URL": url})
 
 
 def test_a_price_needs_both_of_its_numbers() -> None:
