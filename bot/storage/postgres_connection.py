@@ -42,6 +42,7 @@ TRIES = 8
 
 _SILENCE_S = STATEMENT_TIMEOUT_S + 5.0
 WAIT_S = 10.0
+_SOON_S = 1.5
 _RECONNECT_S = 2.0
 _ROLLBACK_S = 5.0
 _PAUSE_S = 0.02
@@ -132,6 +133,7 @@ class Connections:
         self._url = url
         self._pool: Pool | None = None
         self._lanes: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._asking = asyncio.Lock()
         self._running = 0
         self._rested = asyncio.Event()
 
@@ -274,21 +276,28 @@ class Connections:
             if connection is not None:
                 await _give_back(pool, connection)
 
+    async def _take(self, pool: Pool) -> AsyncConnection[DictRow]:
+        """Wait for a connection; where none comes soon, ask the server for one: the pool tells no reason."""
+        import psycopg_pool
+
+        try:
+            with contextlib.suppress(psycopg_pool.PoolTimeout):
+                return await pool.getconn(_SOON_S)
+            async with self._asking:
+                await (await self.connect()).close()
+            return await pool.getconn(WAIT_S)
+        except psycopg_pool.PoolTimeout:
+            said = f"all {CONNECTIONS_MAX} connections to {describe(self._url)} were busy for {WAIT_S:.0f} s; try again"
+            raise StoreError(said) from None
+        except psycopg_pool.PoolClosed:
+            raise StoreError("the store is not open") from None
+
     async def _begin(self, pool: Pool, begin: bytes) -> AsyncConnection[DictRow]:
         """Begin a transaction on a connection that is alive: those that died while they were idle are passed over."""
         import psycopg
-        import psycopg_pool
 
         for n in range(CONNECTIONS_MAX + 1):
-            try:
-                connection = await pool.getconn()
-            except psycopg_pool.PoolTimeout:
-                await (await self.connect()).close()  # raises the reason, unless there is another
-                raise StoreError(
-                    f"all {CONNECTIONS_MAX} connections to {describe(self._url)} were busy for {WAIT_S:.0f} s"
-                ) from None
-            except psycopg_pool.PoolClosed:
-                raise StoreError("the store is not open") from None
+            connection = await self._take(pool)
             try:
                 async with asyncio.timeout(_SILENCE_S):
                     await connection.execute(begin)

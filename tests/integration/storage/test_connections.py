@@ -1,0 +1,326 @@
+"""What a Postgres does to its connections, and what becomes of the verbs on them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from bot.storage.base import Store, StoreError
+from bot.storage.postgres_connection import Connections, Row, Tx
+from tests.contract.store.makers import A, B, answer, at, begin, claim, new_item, new_post, outcome, put
+from tests.integration.storage.conftest import Home, make_home, opened
+from tests.servers.pgbouncer import run_pooler
+from tests.servers.postgres import FIRST, Lab, start_lab, stop_lab
+
+PATIENCE_S = 60
+
+
+async def hang_up(home: Home) -> int:
+    """End every connection of the store's, as an operator may; return how many there were."""
+    rows = await home.run_sql(
+        f"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = '{home.role}'"
+    )
+    return len(rows)
+
+
+@asynccontextmanager
+async def locked(home: Home, thread_key: str) -> AsyncIterator[None]:
+    """A thread's row, held by somebody else."""
+    async with home.lab.admin(home.database) as admin, admin.transaction():
+        await admin.execute("SELECT 1 FROM thread WHERE thread_key = %s FOR UPDATE", (thread_key,))
+        yield
+
+
+async def wait_until_one_waits(home: Home) -> None:
+    waiting = f"SELECT 1 FROM pg_stat_activity WHERE usename = '{home.role}' AND wait_event_type = 'Lock'"
+    async with asyncio.timeout(PATIENCE_S):
+        while not await home.run_sql(waiting):  # noqa: ASYNC110 - no event tells it
+            await asyncio.sleep(0.01)
+
+
+# -- connections that end --------------------------------------------------------------------------
+
+
+async def test_a_verb_whose_connection_is_ended_fails_and_the_next_one_works(home: Home) -> None:
+    async with opened(home.url) as store:
+        await put(store, "e1")
+        async with locked(home, A):
+            under_way = asyncio.create_task(store.accept(new_item("e2"), queue_limit=9))
+            await wait_until_one_waits(home)
+            assert await hang_up(home)
+            with pytest.raises(StoreError, match="the next try makes a new one"):
+                await under_way
+        await put(store, "e2")
+        assert [item.event_key for item in (await claim(store)).items] == ["e1", "e2"]
+
+
+async def test_connections_that_were_ended_while_they_were_idle_are_replaced_and_nobody_hears_of_it(home: Home) -> None:
+    async with opened(home.url) as store:
+        async with asyncio.TaskGroup() as group:
+            for n in range(20):  # as many connections as there may be
+                group.create_task(put(store, f"e{n}", thread=f"slack:T1/C1/{n}"))
+        for n in range(3):
+            assert await hang_up(home)
+            await put(store, f"after {n}")
+            await store.ping()
+
+
+def test_a_restart_of_the_server_loses_nothing_and_stops_nobody_for_good() -> None:
+    """As a sweep whose database restarts: https://github.com/dbos-inc/dbos-transact-py/issues/716."""
+    lab = start_lab(FIRST.values[0], preload=False)  # type: ignore[arg-type]
+    try:
+        asyncio.run(_work_through_restarts(lab))
+    finally:
+        stop_lab(lab)
+
+
+async def _work_through_restarts(lab: Lab) -> None:
+    home = await make_home(lab)
+    accepted: list[str] = []
+    async with opened(home.url) as store:
+        done = asyncio.Event()
+
+        async def ask(lane: int) -> None:
+            n = 0
+            while not done.is_set():
+                key = f"{lane}/{n}"
+                try:
+                    await store.accept(new_item(key, f"slack:T1/C1/{lane}"), queue_limit=10**9)
+                except StoreError:
+                    continue  # as a platform does, which was not told that it arrived
+                accepted.append(key)
+                n += 1
+
+        async def wait_for(count: int) -> None:
+            async with asyncio.timeout(PATIENCE_S):
+                while len(accepted) < count:  # noqa: ASYNC110 - no event tells it
+                    await asyncio.sleep(0.01)
+
+        async with asyncio.TaskGroup() as group:
+            for lane in range(4):
+                group.create_task(ask(lane))
+            for _ in range(2):
+                await wait_for(len(accepted) + 40)
+                await lab.server.restart()
+            await wait_for(len(accepted) + 40)
+            done.set()
+        claimed = [await claim(store, now=at(1)) for _ in range(4)]
+    stored = sorted(item.event_key for thread in claimed for item in thread.items)
+    assert stored == sorted(set(stored))
+    assert set(accepted) <= set(stored)
+    assert len(stored) - len(accepted) <= 4 * 2, "at most what was under way at a restart may be there besides"
+
+
+async def test_a_server_that_refuses_more_connections_is_said_and_forgotten_when_it_has_room(home: Home) -> None:
+    async with opened(home.url) as store:
+        await home.run_sql(f"ALTER ROLE {home.role} CONNECTION LIMIT 0")
+        await hang_up(home)
+        with pytest.raises(StoreError, match="no free connection for this role"):
+            await store.ping()
+        await home.run_sql(f"ALTER ROLE {home.role} CONNECTION LIMIT -1")
+        await store.ping()
+
+
+# -- limits ----------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def connections(home: Home) -> AsyncIterator[Connections]:
+    async with opened(home.url):
+        pass
+    made = Connections(home.url)
+    await made.open()
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def test_every_transaction_has_limits_and_leaves_no_setting_behind(home: Home) -> None:
+    async def look(tx: Tx) -> Row | None:
+        return await tx.one(
+            "SELECT current_setting('statement_timeout') AS statement, current_setting('lock_timeout') AS lock,"
+            " current_setting('idle_in_transaction_session_timeout') AS idle,"
+            " current_setting('transaction_read_only') AS read_only, pg_backend_pid() AS pid"
+        )
+
+    async with connections(home) as made:
+        for row, read_only in ((await made.run(look), "off"), (await made.read(look), "on")):
+            assert row is not None
+            assert (row["statement"], row["lock"], row["idle"], row["read_only"]) == ("30s", "10s", "30s", read_only)
+        outside = await made.connect()
+        async with outside:
+            plain = await (await outside.execute("SHOW statement_timeout")).fetchone()
+    assert plain == {"statement_timeout": "0"}
+
+
+async def test_a_lock_that_is_not_free_in_time_is_said_and_nothing_is_changed(home: Home) -> None:
+    async def wait_shortly(tx: Tx) -> None:
+        await tx.do("INSERT INTO lease VALUES ('l', 'p', 1)")
+        await tx.do("SET LOCAL lock_timeout = '20ms'")
+        await tx.one("SELECT 1 FROM thread WHERE thread_key = %s FOR UPDATE", A)
+
+    async with opened(home.url) as store, connections(home) as made:
+        await put(store, "e1")
+        async with locked(home, A):
+            with pytest.raises(StoreError, match="was locked by another session for too long"):
+                await made.run(wait_shortly)
+    assert await home.run_sql("SELECT count(*) FROM lease") == [(0,)]
+
+
+async def test_a_statement_that_takes_too_long_is_ended_on_the_server_and_said(home: Home) -> None:
+    async def sleep(tx: Tx) -> None:
+        await tx.do("SET LOCAL statement_timeout = '20ms'")
+        await tx.one("SELECT pg_sleep(60)")
+
+    async with connections(home) as made:
+        with pytest.raises(StoreError, match="took too long with a statement, which was ended"):
+            await made.read(sleep)
+
+
+async def test_what_is_accepted_is_on_the_disk_whatever_the_server_is_set_to(home: Home) -> None:
+    async with opened(home.url) as store:
+        await home.run_sql(
+            "CREATE TABLE seen (at serial, setting text);"
+            " CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN"
+            " INSERT INTO seen (setting) VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$;"
+            " CREATE TRIGGER note AFTER INSERT ON inbox EXECUTE FUNCTION note()"
+        )
+        for setting in ("off", "local", "remote_apply"):
+            await home.run_sql(f"ALTER ROLE {home.role} SET synchronous_commit = {setting}")
+            await hang_up(home)
+            await put(store, setting)
+    assert await home.run_sql("SELECT setting FROM seen ORDER BY at") == [("on",), ("on",), ("remote_apply",)]
+
+
+async def test_text_that_postgres_has_no_room_for_is_kept_without_it(home: Home) -> None:
+    async with opened(home.url) as store:
+        await put(store, "e1")
+        claimed = await claim(store)
+        await begin(store, claimed, "r1")
+        await store.finish_run(claimed, "r1", outcome("a\0b", "c\ud800d", posts=(new_post("k\0"),)))
+        assert [message.body for message in await store.load_messages(A)] == ["a\ufffdb", "c\ufffdd"]
+        await store.accept(new_item("e\0"), queue_limit=9)
+        assert (await store.accept(new_item("e\0"), queue_limit=9)).outcome == "duplicate"
+
+
+# -- a pooler in between ---------------------------------------------------------------------------
+
+
+@pytest.mark.service("pgbouncer")
+@pytest.mark.parametrize("server_connections", [1, 3])
+async def test_everything_works_through_a_pooler_in_transaction_mode(any_lab: Lab, server_connections: int) -> None:
+    home = await make_home(any_lab)
+    with run_pooler(any_lab, server_connections=server_connections) as pooler:
+        url = pooler.url(home.database, home.role)
+        async with opened(url) as store, opened(url) as other:
+            await asyncio.gather(*(_use(one, thread) for one in (store, other) for thread in ("1", "2", "3")))
+            for n in range(3):
+                await answer(store, f"r{n}", now=at(n))
+            assert await store.claim_thread("p", prefixes=("",), lease_s=1, now=at(9)) is not None  # posts
+            assert await other.verify_audit() == (6, None)
+
+
+async def _use(store: Store, thread: str) -> None:
+    await put(store, f"{thread} of {id(store)}", thread=f"slack:T1/C1/{thread}")
+    await store.add_outbox(new_post(f"post {thread} of {id(store)}", f"slack:T1/C1/{thread}"))
+    await store.add_audit(at=at(0), actor="U1", action="a", thread_key=A, run_id="", detail="")
+    await store.ping()
+
+
+# -- order and locks -------------------------------------------------------------------------------
+
+
+async def test_a_thread_that_is_locked_is_passed_over_for_the_next_one(home: Home) -> None:
+    async with opened(home.url) as store:
+        await put(store, "e1", thread=A, received_at=at(0))
+        await put(store, "e2", thread=B, received_at=at(1))
+        async with locked(home, A):
+            assert (await claim(store, now=at(2))).thread_key == B
+        assert (await claim(store, now=at(2))).thread_key == A
+
+
+async def test_the_only_thread_that_waits_is_waited_for_while_somebody_adds_to_it(home: Home) -> None:
+    async with opened(home.url) as store:
+        await put(store, "e1")
+        async with locked(home, A):
+            claiming = asyncio.create_task(claim(store))
+            await wait_until_one_waits(home)
+        assert (await claiming).thread_key == A
+
+
+async def test_the_database_itself_allows_a_thread_one_unfinished_run(home: Home) -> None:
+    async with opened(home.url) as store:
+        await put(store, "e1")
+        claimed = await claim(store)
+        await begin(store, claimed, "r1")
+        import psycopg
+
+        with pytest.raises(psycopg.errors.UniqueViolation, match="run_unfinished"):
+            await home.run_sql(
+                "INSERT INTO run (run_id, thread_key, agent, state, attempt, started_at, error, record)"
+                f" VALUES ('r2', '{A}', 'ops', 'init', 1, 0, '', '')"
+            )
+
+
+async def test_verbs_of_a_few_threads_never_wait_for_each_other_in_a_circle(home: Home) -> None:
+    threads = [f"slack:T1/C1/{n}" for n in range(3)]
+
+    async def hammer(store: Store, lane: int) -> None:
+        for n in range(12):
+            mine, other = threads[(lane + n) % 3], threads[(lane + n + 1) % 3]
+            item = new_item(f"{lane}/{n}", mine, payload='{"content": "x"}')
+            await store.accept(item, queue_limit=2, refusal=new_post(f"full {lane}/{n}", mine))
+            await store.add_outbox(new_post(f"post {lane}/{n}", other))
+            claimed = await store.claim_thread(f"p{lane}", prefixes=("slack:",), lease_s=30, now=at(100))
+            if claimed is not None:
+                try:
+                    if claimed.run is None and claimed.items:
+                        await begin(store, claimed, f"r{lane}/{n}")
+                        done = outcome("said", posts=(new_post(f"answer {lane}/{n}", claimed.thread_key),))
+                        await store.finish_run(claimed, f"r{lane}/{n}", done)
+                    for post in claimed.outbox:
+                        await store.begin_send(claimed, post.id, now=at(100))
+                except StoreError:
+                    pass  # somebody freed the owner meanwhile, or wrote to the thread
+                await store.release_claim(claimed)
+            await store.free_owner(f"p{(lane + 1) % 6}")
+            await store.forget_thread(other)
+            await store.list_sessions()
+
+    async with opened(home.url) as store, opened(home.url) as other:
+        async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
+            for lane in range(6):
+                group.create_task(hammer((store, other)[lane % 2], lane))
+        counted = f"SELECT deadlocks FROM pg_stat_database WHERE datname = '{home.database}'"
+    assert await home.run_sql(counted) == [(0,)]
+
+
+# -- cost ------------------------------------------------------------------------------------------
+
+
+async def test_idle_threads_are_not_looked_at_by_those_who_look_for_work(home: Home) -> None:
+    from bot.storage.postgres_claims import find_next_wake, find_waiting, list_owners
+
+    async def look(tx: Tx) -> Row | None:
+        now = 10**15
+        assert await find_waiting(tx, ("slack:", "discord:"), now) == [1]
+        await find_next_wake(tx, ("slack:", "discord:"), now)
+        await list_owners(tx)
+        return await tx.one(
+            "SELECT seq_tup_read + idx_tup_fetch AS rows FROM pg_stat_xact_user_tables WHERE relname = 'thread'"
+        )
+
+    async with opened(home.url) as store, connections(home) as made:
+        await put(store, "e1")
+        await home.run_sql(
+            "INSERT INTO thread (thread_key, last_seq, last_at) SELECT 'slack:T1/C1/' || n, 1, n"
+            " FROM generate_series(1, 20000) n"
+        )
+        await home.run_sql("ANALYZE thread")
+        seen = await made.run(look)
+    assert seen is not None
+    assert seen["rows"] < 20
