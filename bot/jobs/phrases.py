@@ -119,24 +119,27 @@ def parse_when(text: str) -> When:
     return When(cron=cron, zone=zone, rest=rest.strip(_EDGES))
 
 
-def check_quoted(when: str, said: str) -> None:
-    """Look at the words around a schedule that was taken from a message: "every second" may stand before "tuesday".
+def read_around(when: str, said: str) -> When | None:
+    """Read a schedule that was taken from a message with the words around it: "tuesday" may be one of "every second".
+
+    Returns:
+        None where it is not in the message, or what is around it is about something else.
 
     Raises:
         Unsayable: with them it is something that cron fields cannot say.
     """
     at = said.casefold().find(when.casefold())
     if not when or at < 0:
-        return
+        return None
     before, after = said[:at].split()[-AROUND:], said[at + len(when) :].split()[:AROUND]
     glued = said[at + len(when) : at + len(when) + 1].strip()
     wider = " ".join([*before, when]) + ("" if glued else " ") + " ".join(after)
     try:
-        parse_when(wider)
+        return parse_when(wider)
     except Unsayable:
         raise
     except BadPhrase:
-        return  # what it says besides is not about this schedule
+        return None
 
 
 def _read_cron(m: re.Match[str], text: str) -> When:

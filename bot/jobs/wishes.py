@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from bot.jobs.calendar import BadSchedule
 from bot.jobs.draft import BadJob
 from bot.jobs.job import JobSpec
-from bot.jobs.phrases import BadPhrase, Unsayable, When, check_quoted, parse_when
+from bot.jobs.phrases import BadPhrase, Unsayable, When, parse_when, read_around
 from bot.jobs.zones import resolve_zone
 
 USUAL_TASK = "a database report: slow queries, what got slower, and the health of indexes and tables"
@@ -66,7 +66,9 @@ def _parse(wish: JobWish) -> tuple[When, bool]:
     wished, said = wish.when.strip(), wish.said.strip()
     try:
         when = parse_when(wished)
-        check_quoted(wished, said)
+        around = read_around(wished, said)
+        if around is not None and around.cron == when.cron and when.zone is None:
+            when = replace(when, zone=around.zone)
         return when, wished == said
     except Unsayable as e:
         raise BadJob(str(e)) from None

@@ -30,8 +30,8 @@ from bot.storage.jobs import JobRow, JobState
 from bot.turn import Turn
 
 SCHEDULE_DESCRIPTION = """\
-Schedule a report: have a database report posted here at given times. It is only proposed: show the person the whole \
-answer with the next times, and tell them to write `confirm`. Never say that it is scheduled."""
+Schedule a report. It is posted here at the given times, but for now only proposed: show the person the whole answer \
+with the next times, and tell them to write `confirm`. Never say that it is scheduled."""
 
 LIST_DESCRIPTION = "List the scheduled jobs (reports) of this channel: when, next time, state, owner."
 
@@ -69,11 +69,27 @@ class ListArguments(BaseModel):
     """Arguments of ``list_jobs``."""
 
 
+_ALIASES = {"暂停": "pause", "恢复": "resume", "运行": "run", "删除": "delete", "remove": "delete", "run_now": "run"}
+
+
+def _read_alias(value: object) -> object:
+    return _ALIASES.get(value, value) if isinstance(value, str) else value
+
+
 class ChangeArguments(BaseModel):
     """Arguments of ``change_job``; ``when`` and ``task`` are for ``edit``."""
 
     name: str
-    action: Literal["pause", "resume", "run", "delete", "edit"]
+    action: Annotated[
+        Literal["pause", "resume", "run", "delete", "edit"],
+        BeforeValidator(_read_alias),
+        # further words that mean them, for a reader that only finds words
+        Field(
+            json_schema_extra={
+                "enum": ["pause", "resume", "run", "delete", "edit", "暂停", "恢复", "运行", "删除", "remove"]
+            }
+        ),
+    ]
     when: _Text = ""
     task: _Text = ""
 
@@ -280,12 +296,11 @@ _SCHEDULE_EXAMPLES = tuple(
     for question, when in (
         ("every weekday at 9 in Berlin post the database report here", ""),
         ("schedule a report every monday at 8:15 Europe/Berlin", "every monday at 8:15 Europe/Berlin"),
-        ("set up a daily report at 9 in Berlin", "daily report at 9 in Berlin"),
-        ("send us the weekly report every friday morning at 8 UTC", "every friday morning at 8 UTC"),
-        ("can you post a database report every morning at 8:15 in London?", "every morning at 8:15 in London"),
-        ("I want a report about slow queries every day at 18:00 UTC", "every day at 18:00 UTC"),
+        ("set up a report every friday at 17:00 UTC", "every friday at 17:00 UTC"),
+        ("post a report every 2 hours, UTC", "every 2 hours, UTC"),
         ("每个工作日早上9点（柏林）在这里发数据库报告", ""),
-        ("安排一个定时报告：每周一8点半（北京时间）", "每周一8点半（北京时间）"),
+        ("安排定时报告：每周一8点半（北京时间）", "每周一8点半（北京时间）"),
+        ("每天9点柏林时间发报告", "每天9点柏林时间"),
     )
 )
 _LIST_EXAMPLES = tuple(
@@ -293,8 +308,8 @@ _LIST_EXAMPLES = tuple(
     for question in (
         "show me the scheduled jobs",
         "which reports are scheduled here?",
-        "list the scheduled reports",
-        "when is the next scheduled report?",
+        "list scheduled reports",
+        "show scheduled reports",
         "有哪些定时任务？",
         "列出定时报告",
     )
@@ -303,6 +318,7 @@ _CHANGE_EXAMPLES = tuple(
     ToolExample(question=question, arguments={"name": name, "action": action})
     for question, name, action in (
         ("pause the job daily", "daily", "pause"),
+        ("pause the scheduled report job weekly", "weekly", "pause"),
         ("resume the scheduled job daily", "daily", "resume"),
         ("run the job weekly now", "weekly", "run"),
         ("delete the job daily", "daily", "delete"),

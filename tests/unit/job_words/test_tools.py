@@ -90,6 +90,13 @@ async def test_other_times_in_the_message_do_not_keep_a_job_from_being_made(offi
     assert (await office.call("schedule_report", arguments, said=said)).ok
 
 
+async def test_a_zone_that_stands_beside_the_time_in_the_message_counts(office: Office) -> None:
+    result = await office.call(
+        "schedule_report", {"when": "每个工作日9点半"}, said="定时报告：每个工作日9点半，伦敦时间"
+    )
+    assert json.loads(result.content)["timezone"] == "Europe/London"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
