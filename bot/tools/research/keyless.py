@@ -93,9 +93,9 @@ class Keyless:
             if str(error) == _NOTHING:
                 return ()
             raise ToolFailed(
-                f"{self.name}: no search engine could be reached",
+                f"{self.name}: the search engines could not be reached, or refused to answer",
                 code="search_failed",
-                fix="look whether this machine reaches the web, or set up another provider in [research]",
+                fix="try again later; look whether this machine reaches the web, or set up another provider in [research]",
                 retryable=True,
             ) from None
         finally:
