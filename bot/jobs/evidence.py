@@ -217,20 +217,32 @@ def build_history(
     """Build what a report's thread remembers: the task, the workers' calls with their results, and the report.
 
     Results that are long, or have rows that say nothing, are shortened, on whole rows where they have some; those are
-    kept whole for ``read_output``. May take seconds: call it in a thread.
+    kept whole for ``read_output``. Where even that is too much, calls that found nothing are left out first. May take
+    seconds: call it in a thread.
 
     Args:
         task, report: what was asked for, and what came of it.
         evidence: what it stands on.
         count: tokens of a message.
     """
-    history = History(messages=(), outputs=())
-    for room in ROOMS:
-        messages, outputs = _build_within(task, evidence, report, room)
-        history = History(messages=tuple((m, count(m)) for m in messages), outputs=outputs)
-        if sum(tokens for _, tokens in history.messages) <= HISTORY_TOKENS:
-            break
-    return history
+    while True:
+        for room in ROOMS:
+            messages, outputs = _build_within(task, evidence, report, room)
+            counted = tuple((message, count(message)) for message in messages)
+            if sum(tokens for _, tokens in counted) <= HISTORY_TOKENS:
+                return History(messages=counted, outputs=outputs)
+        narrower = _narrow(evidence)
+        if narrower == evidence:
+            return History(messages=counted, outputs=outputs)
+        evidence = narrower
+
+
+def _narrow(evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:
+    """Leave out calls that found nothing; where there are none of these, the later half of all."""
+    calls = [call for one in evidence for call in one.calls]
+    kept = [call.id for call in calls if call.result.ok and count_findings(call)]
+    kept = kept if len(kept) < len(calls) else kept[: len(kept) // 2]
+    return tuple(replace(one, calls=tuple(call for call in one.calls if call.id in kept)) for one in evidence)
 
 
 def _build_within(

@@ -195,7 +195,7 @@ async def test_without_a_model_and_with_nothing_to_say_the_report_is_one_line(st
     stage.desk.rows["get_slow_queries"] = []
     answer = await stage.run()
     (line,) = answer.text.splitlines()
-    assert line.endswith(": nothing to report (12 queries; written without a language model)")
+    assert line.endswith(": nothing to report (tool calls: 12; written without a language model)")
     assert open_sequel(answer).outbox == ()
 
 
