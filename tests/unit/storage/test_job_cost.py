@@ -29,7 +29,7 @@ from bot.storage.sqlite_jobs import (
     take_proposal,
 )
 from bot.storage.sqlite_memory import count_kept, forget_thread
-from bot.storage.sqlite_runs import begin_run, finish_run
+from bot.storage.sqlite_runs import begin_run, finish_run, list_sessions
 from tests.contract.store.makers import ALL, T0, at, new_firing, new_job, new_opening, new_post, new_run, outcome
 
 DUE = 10
@@ -146,3 +146,23 @@ def test_nothing_about_a_reports_thread_reads_a_table_from_end_to_end(watched: T
     assert knows_thread(tx, below)
     assert count_kept(tx, below).messages == 2
     assert forget_thread(tx, below).messages == 2
+
+
+def _count_listing(path: Path, reports: int) -> int:
+    """Return the steps of listing the sessions of so many reports, each with a thread below it."""
+    with _open(path) as (connection, tx):
+        connection.execute("BEGIN")
+        for n in range(reports):
+            tx.do("INSERT INTO thread (thread_key, last_seq, last_at) VALUES (?, 1, 0)", f"report-{n}")
+            tx.do("INSERT INTO thread (thread_key, last_at, opened_from) VALUES (?, 1, ?)", f"below-{n}", f"report-{n}")
+        connection.execute("COMMIT")
+        return _count_steps(connection, lambda: _check_listed(tx, reports))
+
+
+def _check_listed(tx: Tx, reports: int) -> None:
+    assert len(list_sessions(tx, 10**6, "")) == reports
+
+
+def test_listing_sessions_costs_the_same_for_each_however_many_reports_there_are(tmp_path: Path) -> None:
+    few, many = _count_listing(tmp_path / "few.db", 100), _count_listing(tmp_path / "many.db", 1_000)
+    assert 0 < many <= 10 * few * A_TENTH
