@@ -146,8 +146,8 @@ def _name_unknown(key: StatementKey) -> str:
 
 def _check_history(where: Target, before: _Side, after: _Side) -> None:
     for letter, side in (("a", before), ("b", after)):
-        if side.choice.lifetime or side.length_s <= 0:
-            said = f"no stored reading is from before the end of {letter} ({side.asked.asked[:60]})"
+        if side.choice.lifetime or side.length_s <= 0 or not _meets(side):
+            said = f"no two stored readings are of {letter} ({side.asked.asked[:60]})"
             raise ToolFailed(
                 f"target {where.name!r}: {said}",
                 code="no_history",
@@ -162,6 +162,12 @@ def _check_history(where: Target, before: _Side, after: _Side) -> None:
             code="no_history",
             fix="ask about ranges with readings at their ends; the collector takes one every minute ([collector])",
         )
+
+
+def _meets(side: _Side) -> bool:
+    """Tell whether the window between the nearest readings has any part of the range in it."""
+    window, asked = side.choice.window, side.asked
+    return window.start is not None and min(window.end, asked.end) > max(window.start, asked.start)
 
 
 def _build_answer(

@@ -68,7 +68,7 @@ def parse_time_range(text: str, *, now: datetime) -> TimeRange:
         raise _refuse(text, "it is empty or ends before it begins")
     if length_s > LONGEST_S:
         raise _refuse(text, f"the longest range is {LONGEST_S / 86_400:g} days")
-    return TimeRange(start=start, end=end, asked=word)
+    return TimeRange(start=start, end=end, asked=" ".join(text.split()))
 
 
 def _parse_length(word: str, text: str) -> timedelta:

@@ -28,12 +28,13 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 class LeapClock(SystemClock):
     """The machine's clock, set ahead by a test: real databases, but no waiting for minutes to pass.
 
-    It begins at a full hour, so that buckets of an hour begin where a test begins.
+    It begins at noon, so that buckets of an hour begin where a test begins, and the hours that a test lets pass are
+    all of one day, at whatever time of day it is run.
     """
 
     def __init__(self) -> None:
         now = super().now()
-        self.ahead = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1) - now
+        self.ahead = now.replace(hour=12, minute=0, second=0, microsecond=0) + timedelta(days=1) - now
 
     def now(self) -> datetime:
         return super().now() + self.ahead

@@ -185,3 +185,19 @@ async def test_ranges_that_overlap_and_a_past_without_readings_are_refused(
     with pytest.raises(ToolFailed) as raised:
         await compare_two_windows(targets, store, clock, a="yesterday", b="last_1min")
     assert raised.value.code == "no_history"
+
+
+async def test_two_readings_of_today_say_nothing_of_ranges_long_ago(
+    any_postgres: Lab, store: SqliteStore, clock: LeapClock
+) -> None:
+    """A new installation was told that nothing had changed since last week."""
+    database = await any_postgres.create_database()
+    targets = any_postgres.targets(database, await any_postgres.create_reader())
+    for _ in range(3):
+        await record_postgres(targets["lab"], store, clock)
+    now = clock.now()
+    ago = [iso_utc(now - timedelta(days=days)) for days in (8, 7, 1)]
+    with pytest.raises(ToolFailed) as raised:
+        await compare_two_windows(targets, store, clock, a=f"{ago[0]}/{ago[1]}", b=f"{ago[2]}/{iso_utc(now)}")
+    assert raised.value.code == "no_history"
+    assert "of a (" in raised.value.message
