@@ -31,9 +31,8 @@ def build_job_commands(desk: JobDesk) -> tuple[OwnCommand, OwnCommand]:
         word, rest = _split(asked.text)
         answer = _VERBS.get(word.lower())
         if answer is None:
-            raise BadArguments(
-                f"jobs knows no {word[:40]!r}; write jobs alone to list them, or one of: {', '.join(filter(None, _VERBS))}"
-            )
+            known = ", ".join(filter(None, _VERBS))
+            raise BadArguments(f"jobs knows no {word[:40]!r}; write jobs alone to list them, or one of: {known}")
         return await _answer(desk, asked, answer, rest)
 
     async def report(asked: Invocation) -> str:

@@ -295,9 +295,9 @@ _SCHEDULE_EXAMPLES = tuple(
     ToolExample(question=question, arguments={"when": when or question})
     for question, when in (
         ("every weekday at 9 in Berlin post the database report here", ""),
-        ("schedule a report every monday at 8:15 Europe/Berlin", "every monday at 8:15 Europe/Berlin"),
+        ("post the weekly report every monday at 8:15 Europe/Berlin", "every monday at 8:15 Europe/Berlin"),
         ("set up a report every friday at 17:00 UTC", "every friday at 17:00 UTC"),
-        ("post a report every 2 hours, UTC", "every 2 hours, UTC"),
+        ("post our hourly report every 2 hours, UTC", "every 2 hours, UTC"),
         ("每个工作日早上9点（柏林）在这里发数据库报告", ""),
         ("安排定时报告：每周一8点半（北京时间）", "每周一8点半（北京时间）"),
         ("每天9点柏林时间发报告", "每天9点柏林时间"),
@@ -308,6 +308,7 @@ _LIST_EXAMPLES = tuple(
     for question in (
         "show me the scheduled jobs",
         "which reports are scheduled here?",
+        "are there scheduled reports?",
         "list scheduled reports",
         "show scheduled reports",
         "有哪些定时任务？",
