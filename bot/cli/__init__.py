@@ -213,6 +213,24 @@ def jobs_next(name: JobName, config: Config = None, as_json: Json = False) -> No
     _finish(run_jobs_next(name, config=config, as_json=as_json))
 
 
+@jobs_app.command("run")
+def jobs_run(
+    name: JobName,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the report here; nothing is posted.")] = False,
+    config: Config = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Have a report made and delivered now; exit 0 when it is delivered, 1 when that failed."""
+    from bot.cli.run_job import run_job_dry, run_job_now
+
+    if dry_run and as_json:
+        raise typer.BadParameter("--dry-run prints the report for people; leave --json out")
+    if dry_run:
+        _finish(run_job_dry(name, config=config, verbose=verbose))
+    _finish(run_job_now(name, config=config, as_json=as_json, verbose=verbose))
+
+
 @jobs_app.command("pause")
 def jobs_pause(
     name: JobName,
