@@ -204,17 +204,18 @@ async def load_output(tx: Tx, thread_key: str, output_id: str) -> str | None:
 
 # The thread, and the one that it was opened from.
 _BOTH = "thread_key = ANY(%s::text[])"
-_ENDED = f"SELECT run_id FROM run WHERE {_BOTH} AND ended_at IS NOT NULL"
+# An array, so that its few ids are looked up: a join is planned for any number of them, and may read all steps.
+_OF_ENDED = f"run_id = ANY(ARRAY(SELECT run_id FROM run WHERE {_BOTH} AND ended_at IS NOT NULL))"
 _SETTLED = "state IN ('delivered', 'failed')"
 _SEQUELS = (
-    f"sequel WHERE run_id IN ({_ENDED})"
+    f"sequel WHERE {_OF_ENDED}"
     f" AND run_id NOT IN (SELECT run_id FROM outbox WHERE {_BOTH} AND run_id IS NOT NULL AND NOT {_SETTLED})"
 )
 _KEPT = {
     "messages": f"message WHERE {_BOTH}",
     "summary": f"summary WHERE {_BOTH} AND text <> ''",
     "outputs": f"output WHERE {_BOTH}",
-    "steps": f"step WHERE run_id IN ({_ENDED})",
+    "steps": f"step WHERE {_OF_ENDED}",
     "traces": f"run WHERE {_BOTH} AND ended_at IS NOT NULL AND record <> ''",
 }
 _TEXTS = (
@@ -257,7 +258,7 @@ async def forget_thread(tx: Tx, thread_key: str) -> Kept:
         f"DELETE FROM message WHERE {_BOTH}",
         f"DELETE FROM summary WHERE {_BOTH}",
         f"DELETE FROM output WHERE {_BOTH}",
-        f"DELETE FROM step WHERE run_id IN ({_ENDED})",
+        f"DELETE FROM step WHERE {_OF_ENDED}",
         f"DELETE FROM proposal WHERE {_BOTH}",
         f"DELETE FROM {_SEQUELS}",
         f"UPDATE run SET record = '' WHERE {_BOTH} AND ended_at IS NOT NULL",
