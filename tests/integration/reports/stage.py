@@ -140,6 +140,7 @@ class Stage:
         adapters: Mapping[str, ChatAdapter] | None = None,
         policy: AccessPolicy | None = None,
         folder: Path | None = None,
+        max_parallel: int = 4,
     ) -> None:
         self.store, self.desk = store, desk or Desk()
         registry = registry or self.desk.registry()
@@ -176,6 +177,7 @@ class Stage:
             store=store,
             keeper=self.keeper,
             counter=_load_counter,
+            max_parallel=max_parallel,
         )
 
     async def run(

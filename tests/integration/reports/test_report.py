@@ -302,6 +302,15 @@ async def test_secrets_reach_neither_headline_nor_body_nor_history(store: Sqlite
     assert any(file.name.endswith(".csv") for reply in read_body(answer)[1] for file in reply.files)
 
 
+async def test_a_secret_that_a_model_writes_is_removed_everywhere(
+    server: OpenAIServer, model: OpenAICompatible, store: SqliteStore
+) -> None:
+    play(server, "It is hunter2hunter2 [sql_optimizer:a1].\n---\nhunter2hunter2 again.")
+    answer = await Stage(store, model).run(redactor=SecretRedactor(["hunter2hunter2"]))
+    assert "hunter2hunter2" not in answer.text + answer.sequel
+    assert "again." in read_body(answer)[0]
+
+
 @pytest.mark.parametrize("wish", ["template", "workers"])
 async def test_a_name_that_is_gone_since_is_said_with_those_that_are_there(store: SqliteStore, wish: str) -> None:
     spec: Wish = {"template": "monthly"} if wish == "template" else {"workers": ("poet",)}
@@ -386,7 +395,7 @@ async def test_workers_that_do_not_need_each_other_overlap_in_the_trace(
     barrier, ids = asyncio.Barrier(4), ("a1", "a2", "a3", "a4")
 
     async def meet() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(20):
             await barrier.wait()
 
     server.on(system=DIVIDES).tools(plan_call(*((id, "sql_optimizer", f"look {id}") for id in ids)))
