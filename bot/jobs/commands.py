@@ -158,7 +158,7 @@ def _name(text: str) -> str:
 
 def _read_wish(text: str) -> JobWish:
     """Read ``"0 9 * * MON-FRI" Europe/Berlin TASK``, also in words, with ``task=``, ``name=`` and so on anywhere."""
-    named = {m[1]: m[2].strip("\"'") for m in _SET.finditer(text)}
+    named = {m[1]: m[2].rstrip(",:;").strip("\"'") for m in _SET.finditer(text)}
     when = " ".join(_SET.sub(" ", text).split())
     return JobWish(
         when=when,

@@ -15,11 +15,12 @@ from agent_core.context import Clock
 from agent_core.tools.base import Effect
 from bot.access import AccessAction, AccessPolicy, Caller, Speak, UseTarget, UseTool, decide
 from bot.audit import AuditLog
+from bot.jobs.draft import find_free_name
 from bot.jobs.job import Firing, JobSpec, parse_place
 from bot.jobs.keeping import Asker, BadJob, CheckedJob, JobDraft, JobKeeper, read_spec
 from bot.jobs.proposals import PROPOSAL_S, Decision, Wanted, dump_wanted, load_wanted
 from bot.jobs.telling import tell_changed, tell_deleted, tell_made
-from bot.jobs.wishes import JobWish, apply_edit, find_zone, read_when
+from bot.jobs.wishes import JobWish, apply_edit, build_name, find_zone, read_when
 from bot.storage.base import Store
 from bot.storage.jobs import JobRow, JobRunRow, Proposal
 
@@ -146,7 +147,8 @@ class JobDesk:
         when, task = read_when(wish)
         zone = find_zone(when, wish.timezone)
         spec = JobSpec(cron=when.cron, zone=zone, task=task, template=wish.template, targets=wish.targets)
-        checked = await self._check(asking, JobDraft(place=place, spec=spec, name=wish.name))
+        name = wish.name.strip() or await find_free_name(build_name(spec), self._is_taken)
+        checked = await self._check(asking, JobDraft(place=place, spec=spec, name=name))
         await self._propose(
             asking, Wanted(action="make", name=checked.name, place=checked.place, spec=checked.spec), checked.place
         )
@@ -282,6 +284,9 @@ class JobDesk:
         row = await self._find(asking, name)
         self._allow(asking, row.place, Speak())
         return row
+
+    async def _is_taken(self, name: str) -> bool:
+        return await self._store.load_job(name) is not None
 
     async def _look(self, row: JobRow) -> ListedJob:
         runs = await self._store.list_job_runs(row.job_id, limit=1)

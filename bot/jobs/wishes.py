@@ -132,3 +132,16 @@ def apply_edit(spec: JobSpec, wish: JobWish) -> JobSpec:
         template=wish.template or spec.template,
         targets=wish.targets or spec.targets,
     )
+
+
+def build_name(spec: JobSpec) -> str:
+    """Build a name that people recognise a job by: how often it runs, and on what, as in ``weekday-shop``."""
+    _, hour, of_month, _, of_week = spec.cron.split()
+    if hour.startswith("*"):
+        often = "hourly"
+    elif of_month != "*" or "#" in of_week or "L" in of_week:
+        often = "monthly"
+    else:
+        often = {"*": "daily", "MON-FRI": "weekday"}.get(of_week, "weekly")
+    about = re.sub(r"[^a-z0-9]+", "-", (spec.targets[0] if spec.targets else "").lower()).strip("-")
+    return f"{often}-{about[:30]}".rstrip("-")

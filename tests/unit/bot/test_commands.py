@@ -222,7 +222,14 @@ async def test_help_as_a_mention_is_told_to_the_one_who_asked(store: Store) -> N
 
 def test_slash_commands_come_from_the_registered_tools() -> None:
     registry = build_tools([])
-    assert [c.name for c in list_slash_commands(registry.specs())] == ["hermod", "slowq", "usage", "forget", "jobs", "report"]
+    assert [c.name for c in list_slash_commands(registry.specs())] == [
+        "hermod",
+        "slowq",
+        "usage",
+        "forget",
+        "jobs",
+        "report",
+    ]
 
     async def run_python(code: str) -> str:
         """Run Python. Safely."""

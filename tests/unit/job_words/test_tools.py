@@ -134,6 +134,26 @@ async def test_another_channel_is_named_by_its_address_and_the_person_is_warned(
     assert [row.place for row in await office.store.list_jobs()] == ["slack:T1/C2"]
 
 
+@pytest.mark.parametrize(
+    ("when", "targets", "name"),
+    [
+        ("every day at 9 in Berlin", [], "daily"),
+        ("every weekday at 9 in Berlin", ["shop"], "weekday-shop"),
+        ("every monday at 9 in Berlin", [], "weekly"),
+        ("on the 1st of every month at 9 in Berlin", [], "monthly"),
+        ("the last friday of every month at 9 in Berlin", [], "monthly"),
+        ("every 15 minutes", [], "hourly"),
+    ],
+)
+async def test_a_job_without_a_name_gets_a_telling_one_that_is_free(
+    office: Office, when: str, targets: list[str], name: str
+) -> None:
+    for expected in (name, f"{name}-2"):
+        shown = json.loads((await office.call("schedule_report", {"when": when, "targets": targets})).content)
+        assert shown["job"] == expected
+        await office.say("confirm")
+
+
 async def test_steps_of_minutes_need_no_zone(office: Office) -> None:
     shown = json.loads((await office.call("schedule_report", {"when": "every 15 minutes"})).content)
     assert (shown["cron"], shown["timezone"]) == ("*/15 * * * *", "UTC")

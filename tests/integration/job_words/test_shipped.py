@@ -1,0 +1,131 @@
+"""The shipped process takes jobs by words, without a model and with one, and confirms them in the thread."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.process import HermodProcess
+from tests.servers.openai import OpenAIServer, Reply
+from tests.servers.slack import SlackServer
+
+pytestmark = pytest.mark.timeout(180)
+
+CHANNEL = "C1OPS"
+SCHEDULED = "is scheduled"
+COMMANDS = (
+    "add every day at 18:00 UTC name=evening: locks",
+    "confirm",
+    "pause evening",
+    "",
+    "delete evening",
+    "confirm",
+    "",
+)
+
+
+@pytest.fixture
+async def slack() -> AsyncIterator[SlackServer]:
+    async with SlackServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[OpenAIServer]:
+    async with OpenAIServer() as server:
+        yield server
+
+
+def answers(slack: SlackServer, root: str) -> list[str]:
+    return [message["text"] for message in slack.bot_messages(CHANNEL, root)]
+
+
+async def say(slack: SlackServer, root: str, text: str, *, user: str = "U1ALICE") -> str:
+    """Say something in a thread and wait for the answer."""
+    before = len(answers(slack, root))
+    await slack.say(text, thread_ts=root, user=user)
+    await slack.wait_until(lambda: len(answers(slack, root)) > before, 60)
+    return answers(slack, root)[-1]
+
+
+async def test_a_job_is_made_listed_paused_and_deleted_by_words_without_a_model(
+    slack: SlackServer, tmp_path: Path
+) -> None:
+    hermod = HermodProcess(tmp_path, slack_url=slack.base_url, model_url=None)
+    await hermod.start()
+    try:
+        await slack.wait_connected()
+        root = await slack.mention("every weekday at 9 in Berlin post the database report here")
+        await slack.wait_until(lambda: answers(slack, root), 60)
+        shown = answers(slack, root)[0]
+        assert "0 9 * * MON-FRI" in shown
+        assert "Europe/Berlin" in shown
+        assert shown.count(" 09:00 +0") == 5
+        assert "`confirm`" in shown
+        assert SCHEDULED in await say(slack, root, "confirm")
+        listed = await say(slack, root, "show me the scheduled jobs")
+        assert "0 9 * * MON-FRI" in listed
+        assert "active" in listed
+        name = "weekday"
+        assert "is paused" in await say(slack, root, f"pause the job {name}")
+        assert "paused by" in await say(slack, root, "show me the scheduled jobs")
+        assert "not deleted yet" in await say(slack, root, f"delete the job {name}")
+        assert "is deleted" in await say(slack, root, "确认")
+        chinese = await say(slack, root, "每个工作日早上9点（柏林）在这里发数据库报告")
+        assert "0 9 * * MON-FRI" in chinese
+        assert "nothing has changed" in await say(slack, root, "取消")
+        assert slack.violations == []
+    finally:
+        assert await hermod.stop() == 0
+
+
+async def test_only_the_persons_own_word_confirms_what_a_model_proposed(
+    slack: SlackServer, model: OpenAIServer, tmp_path: Path
+) -> None:
+    arguments = {"when": "every monday at 8:15 in Berlin", "task": "what got slower?", "name": "weekly"}
+    model.on(user="post a report", step=0).tools(("schedule_report", arguments))
+    model.on(user="post a report", step=1).dynamic(
+        lambda r: Reply(str(json.loads(r.tool_results["schedule_report"])["status"]))
+    )
+    model.on(user="confirm").text("I am a model and confirm nothing")
+    hermod = HermodProcess(tmp_path, slack_url=slack.base_url, model_url=model.base_url)
+    await hermod.start()
+    try:
+        await slack.wait_connected()
+        root = await slack.mention("post a report about what got slower, every monday at 8:15 in Berlin")
+        await slack.wait_until(lambda: answers(slack, root), 60)
+        assert "Only proposed" in answers(slack, root)[0]
+        assert "confirm nothing" in await say(slack, root, "confirm", user="U2BOB")
+        asked = len(model.requests)
+        assert SCHEDULED in await say(slack, root, "confirm")
+        assert len(model.requests) == asked, "the word is answered without a model"
+        assert slack.violations == []
+        assert model.violations == []
+    finally:
+        assert await hermod.stop() == 0
+
+
+async def test_the_slash_command_is_confirmed_by_the_next_one(slack: SlackServer, tmp_path: Path) -> None:
+    hermod = HermodProcess(tmp_path, slack_url=slack.base_url, model_url=None)
+    await hermod.start()
+    try:
+        await slack.wait_connected()
+        told: list[str] = []
+        for text in COMMANDS:
+            outcome = await slack.slash("/jobs", text)
+            await slack.wait_until(functools.partial(bool, outcome.responses), 60)
+            told.append(str(outcome.responses[-1]))
+        assert "`/jobs confirm`" in told[0]
+        assert SCHEDULED in told[1]
+        assert "is paused" in told[2]
+        assert "paused by" in told[3]
+        assert "is to be deleted" in told[4]
+        assert "is deleted" in told[5]
+        assert "no jobs here yet" in told[6]
+        assert slack.violations == []
+    finally:
+        assert await hermod.stop() == 0
