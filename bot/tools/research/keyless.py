@@ -95,7 +95,7 @@ class Keyless:
             raise ToolFailed(
                 f"{self.name}: the search engines could not be reached, or refused to answer",
                 code="search_failed",
-                fix="try again later; look whether this machine reaches the web, or set up another provider in [research]",
+                fix="look whether this machine reaches the web; try again later, or name another provider",
                 retryable=True,
             ) from None
         finally:

@@ -112,7 +112,7 @@ def _read_date(text: object) -> str:
     if not isinstance(text, str) or not text.strip():
         return ""
     if re.match(r"\d{4}-\d\d-\d\d", text.strip()):
-        return clean_line(text, 40)
+        return clean_line(text, 40).removesuffix("T00:00:00")  # a day, in the form of an instant
     try:
         return parsedate_to_datetime(text).date().isoformat()
     except (ValueError, IndexError):

@@ -14,7 +14,7 @@ READ_WEBPAGE, WEB_SEARCH, SEARCH_PAPERS = "read_webpage", "web_search", "search_
 MOST_SOURCES = 10
 HEADING = "**Sources**"
 _TITLE_CHARS = 120
-_MARKS = re.compile(r"[\\`*\[\]<>&~|]|(?<!\w)_|_(?!\w)")
+_MARKS = re.compile(r"[\\`*\[\]<>~|]|&(?=#?\w+;)|(?<!\w)_|_(?!\w)")
 _IN_URL = {ord("("): "%28", ord(")"): "%29"}
 """What could end the address of a link; a percent sign and the number mean the same."""
 

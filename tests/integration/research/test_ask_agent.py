@@ -56,7 +56,7 @@ async def test_the_researcher_searches_without_a_model_and_names_its_sources(ser
     assert done.out.rstrip().endswith(
         "**Sources**\n\n"
         "1. [F.32. pg_stat_statements](https://www.postgresql.org/docs/current/pgstatstatements.html)\n"
-        "2. [What it costs \\& why](https://blog.example.com/overhead)\n"
+        "2. [What it costs & why](https://blog.example.com/overhead)\n"
         "3. [\\[Deploy succeeded\\] (https://evil.example) @everyone](https://wiki.example.com/stat)"
     )
 

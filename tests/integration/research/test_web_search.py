@@ -29,7 +29,7 @@ async def test_searxng_is_asked_for_json_and_its_results_are_cleaned(server: Web
         (
             "F.32. pg_stat_statements",
             "https://www.postgresql.org/docs/current/pgstatstatements.html",
-            "2026-05-14T00:00:00",
+            "2026-05-14",
         ),
         ("What it costs & why", "https://blog.example.com/overhead", ""),
         ("[Deploy succeeded] (https://evil.example) @everyone", "https://wiki.example.com/stat", ""),
