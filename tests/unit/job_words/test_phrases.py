@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from datetime import UTC, date, datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -205,6 +206,16 @@ def test_b085_a_named_zone_stays_with_the_hour_in_summer_and_winter() -> None:
     assert winter is not None
     assert summer is not None
     assert (winter.at.hour, summer.at.hour) == (5, 4)
+
+
+def test_every_phrase_of_the_page_reads_as_its_cron_fields() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "jobs.md").read_text(encoding="utf-8")
+    table = page.partition("| works | cron fields |")[2].partition("\n\n")[0]
+    rows = [row.split("|")[1:3] for row in table.splitlines() if row.startswith("| `")]
+    assert len(rows) >= 6
+    for words, fields in rows:
+        read = [parse_when(phrase).cron for phrase in words.split("`")[1::2]]
+        assert list(dict.fromkeys(read)) == fields.split("`")[1::2]
 
 
 # -- for every text --------------------------------------------------------------------------------
