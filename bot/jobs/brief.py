@@ -118,13 +118,26 @@ def write_task(brief: Brief) -> str:
 
 
 def build_plan(brief: Brief) -> tuple[Assignment, ...]:
-    """Build the assignments of a report that no model divides: its requests for tools that the workers have."""
+    """Build the assignments of a report that no model divides: the template's requests, by workers that have the tools.
+
+    Where there are none, each worker that has tools gets what people asked for, in their words.
+    """
     asked: list[tuple[str, list[str]]] = []
     for part in brief.template.parts:
-        tools = brief.workers[part.worker].agent.tools or () if part.worker in brief.workers else ()
-        requests = [request for request in part.requests if request.split(maxsplit=1)[0] in tools]
-        asked += [(part.worker, [fill(r, values) for r in requests]) for values in _each(brief, part) if requests]
+        for values in _each(brief, part):
+            by_worker: dict[str, list[str]] = {}
+            for request in part.requests:
+                if worker := _find_worker(brief, part.worker, request.split(maxsplit=1)[0]):
+                    by_worker.setdefault(worker, []).append(fill(request, values))
+            asked += by_worker.items()
     single = [(worker, request) for worker, requests in asked for request in requests]
     if len(single) > MOST_REQUESTS:
         single = [(worker, "\n".join(requests)) for worker, requests in asked][:MOST_REQUESTS]
+    single = single or [(name, brief.values["task"]) for name, worker in brief.workers.items() if worker.agent.tools]
     return tuple(Assignment(id=f"a{n}", worker=worker, task=task) for n, (worker, task) in enumerate(single, 1))
+
+
+def _find_worker(brief: Brief, wanted: str, tool: str) -> str:
+    """Return the wanted worker if it has a tool, else the first one that has; empty where nobody has it."""
+    able = [name for name, worker in brief.workers.items() if tool in (worker.agent.tools or ())]
+    return wanted if wanted in able else next(iter(able), "")

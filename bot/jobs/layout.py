@@ -132,9 +132,10 @@ def lay_out(
     if written.strip():
         lines, rest = split_written(written)
     else:
-        lines, rest, said = _list_findings(evidence, words, reason, quiet_if=not gaps)
-        if not rest:
-            return Report(headline=f"{title}: {said}", body="")
+        if not reason and not gaps and (quiet := _say_nothing(evidence, words)):
+            return Report(headline=f"{title}: {quiet}", body="")
+        lines, rest = _list_findings(evidence, words)
+        said = words["unwritten"].format(reason=reason) if reason else words["offline"]
         notes = [" ".join([said, *notes])]
     if not rest and not gaps and len(lines) == 1 and len(lines[0]) <= LINE_CHARS:
         return Report(headline=f"{title}: {lines[0]}", body="")
@@ -192,18 +193,19 @@ def _fit(lines: Sequence[str], room: int, words: Mapping[str, str]) -> tuple[lis
 # -- what nobody wrote ---------------------------------------------------------------------------------
 
 
-def _list_findings(
-    evidence: Sequence[Evidence], words: Mapping[str, str], reason: str, *, quiet_if: bool
-) -> tuple[list[str], str, str]:
-    """Return lines for the channel, the body, and what is said about both; an empty body where all is as usual."""
-    offline = not reason and all(one.offline for one in evidence if one.calls)
-    calls = [call for one in evidence for call in one.calls if call.result.ok]
-    if offline and quiet_if and not any(count_findings(call) for call in calls):
-        facts = [words["queries"].format(count=len(calls)), words["offline_short"]]
-        if partly := sum(_is_partly(call) for call in calls):
-            facts[0] = words["uncovered"].format(all=len(calls), count=partly)
-        return [], "", f"{words['quiet']} ({'; '.join(facts)})"
-    said = words["unwritten"].format(reason=reason) if reason else words["offline"]
+def _say_nothing(evidence: Sequence[Evidence], words: Mapping[str, str]) -> str:
+    """Say that all is as usual, and what that rests on; empty where something was found."""
+    calls = [call for one in evidence for call in one.calls]
+    if not all(one.offline for one in evidence) or any(count_findings(call) for call in calls):
+        return ""
+    facts = [words["queries"].format(count=len(calls)), words["offline_short"]]
+    if partly := sum(_is_partly(call) for call in calls):
+        facts[0] = words["uncovered"].format(all=len(calls), count=partly)
+    return f"{words['quiet']} ({'; '.join(facts)})"
+
+
+def _list_findings(evidence: Sequence[Evidence], words: Mapping[str, str]) -> tuple[list[str], str]:
+    """Return lines for the channel, and the body: what models said as it is, and what tools returned by target."""
     told = [one for one in evidence if not one.offline and one.finding.text]
     sections = [f"**[{one.label}]**\n\n{one.finding.text}" for one in told]
     by_target: dict[str, list[EvidenceCall]] = {}
@@ -218,7 +220,7 @@ def _list_findings(
         sections += [_render(call, words) for call in theirs if count_findings(call)]
         quiet = [f"{_name(call, words)} [{call.label}]" for call in theirs if not count_findings(call)]
         sections += [f"{', '.join(quiet)}: {words['unusual']}"] if quiet else []
-    return lines, "\n\n".join(filter(None, sections)) or said, said
+    return lines, "\n\n".join(filter(None, sections))
 
 
 def _is_partly(call: EvidenceCall) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -197,6 +198,32 @@ async def test_without_a_model_and_with_nothing_to_say_the_report_is_one_line(st
     (line,) = answer.text.splitlines()
     assert line.endswith(": nothing to report (tool calls: 12; written without a language model)")
     assert open_sequel(answer).outbox == ()
+
+
+async def test_without_a_model_the_jobs_workers_do_what_their_tools_allow(store: SqliteStore) -> None:
+    stage = Stage(store, OfflineProvider())
+    answer = await stage.run(targets=("shop",), workers=("analyst",))
+    assert "[analyst:a1]" in answer.text
+    assert ("table_health", "shop") in stage.desk.asked
+    assert ("index_health", "shop") not in stage.desk.asked  # the analyst has no such tool
+
+
+async def test_a_template_without_requests_leaves_the_words_of_the_task(store: SqliteStore, tmp_path: Path) -> None:
+    text = "# Free: {job}\n\nPeriod: 1 d\n\n## Assignments\n\n- analyst, once: Look.\n\n## Text\n\n{task}\n"
+    (tmp_path / "report-free.md").write_text(text, encoding="utf-8")
+    stage = Stage(store, OfflineProvider(), folder=tmp_path)
+    answer = await stage.run("db_health target=shop", template="free")
+    assert answer.text.startswith("**Free: morning** · shop, crm · ")
+    assert set(stage.desk.asked) == {("db_health", "shop")}
+
+
+async def test_where_nothing_could_be_looked_at_the_report_says_why_and_no_more(store: SqliteStore) -> None:
+    stage = Stage(store, OfflineProvider())
+    stage.desk.down |= {"shop", "crm"}
+    answer = await stage.run()
+    assert "- **shop**: cannot connect to target 'shop'" in answer.text.splitlines()
+    assert "12 of 12 parts came to nothing" in answer.text
+    assert read_body(answer)[0].startswith("**Not found out**")
 
 
 async def test_when_every_model_is_down_the_last_link_makes_a_plain_report(
