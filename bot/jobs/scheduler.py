@@ -18,11 +18,12 @@ import structlog
 from agent_core.context import Clock
 from bot.http import Metric
 from bot.jobs.calendar import parse_schedule
+from bot.jobs.draft import find_next
 from bot.jobs.due import PUNCTUAL_S, Due, find_due
 from bot.jobs.job import JobSpec, build_firing
 from bot.jobs.keeping import HERMOD, BadJob, JobKeeper, build_new_firing, build_owner, read_spec
 from bot.storage.base import Store, StoreError
-from bot.storage.jobs import FiringOutcome, JobRow
+from bot.storage.jobs import FiringOutcome, JobRow, JobState
 
 log = structlog.get_logger("hermod.jobs")
 
@@ -114,12 +115,39 @@ class JobScheduler:
 
     async def _keep_timer_awake(self, timer: _Timer) -> None:
         """The timer goes by the machine's clock, and would sleep for as long as that is set back."""
+        ahead = True  # it may have been when the jobs' next times were computed, before this start
         while True:
+            if ahead:
+                ahead = not await self._bring_back()
             await asyncio.sleep(self._interval_s)
             job, now = timer.get_job(_TICK), datetime.now(UTC)
             if job is not None and job.next_run_time > now + timedelta(seconds=2 * self._interval_s):
                 log.warning("clock_set_back", by_s=round((job.next_run_time - now).total_seconds()))
                 job.modify(next_run_time=now)
+                ahead = True
+
+    async def _bring_back(self) -> bool:
+        """Take back next times that were computed by a clock that was ahead: those jobs would be silent until then.
+
+        What was fired by that clock is not fired again: its times are known.
+
+        Returns:
+            False when the storage failed.
+        """
+        now = self._clock.now()
+        try:
+            for n, row in enumerate(await self._store.list_jobs()):
+                if n % 50 == 0:
+                    await asyncio.sleep(0)  # ten thousand of them take a second
+                expected = _find_next(row, now)
+                if expected is None or (row.next_at is not None and row.next_at <= expected):
+                    continue
+                if await self._store.fire_job(row, (), next_at=expected, now=now, overlap="skip") is not None:
+                    log.warning("job_brought_back", job=row.name, to=expected.isoformat())
+        except StoreError as error:
+            log.error("jobs_not_brought_back", error=str(error))
+            return False
+        return True
 
     # -- looking -------------------------------------------------------------------------------------
 
@@ -215,6 +243,13 @@ class JobScheduler:
             ("looks_failed", "failed", "Looks at the jobs that the storage failed."),
         ):
             yield Metric(name=f"hermod_jobs_{name}_total", help=text, kind="counter", value=self._counts[count])
+
+
+def _find_next(row: JobRow, now: datetime) -> datetime | None:
+    try:
+        return find_next(read_spec(row), now) if row.state is JobState.ACTIVE else None
+    except BadJob:
+        return None  # it is paused when it is due
 
 
 def look_at(row: JobRow, spec: JobSpec, now: datetime) -> Due:

@@ -121,6 +121,24 @@ async def test_a_machines_clock_that_is_set_back_does_not_put_the_timer_to_sleep
     await timed.wait()
 
 
+async def test_jobs_are_not_silent_for_ten_years_after_a_clock_that_was_ten_years_ahead(timed: TimedDesk) -> None:
+    await timed.make()
+    timed.clock.at = NOW + timedelta(days=3653)
+    await timed.scheduler.tick()
+    silent_until = (await timed.load()).next_at
+    assert silent_until is not None
+    assert silent_until.year == 2036
+    timed.clock.at = NOW
+    timed.fired_once.clear()
+    timed.scheduler.start()
+    async with asyncio.timeout(PATIENCE_S):
+        while (await timed.load()).next_at != NINE:  # noqa: ASYNC110 - only asking tells
+            await asyncio.sleep(0.01)
+    timed.clock.at = NINE
+    await timed.wait()
+    assert [firing.sent_at for firing in await timed.fired()] == [NINE]
+
+
 async def test_three_processes_fire_each_time_once(store: Store, url: str) -> None:
     """https://github.com/agronholm/apscheduler/issues/129 and 231: with a shared store each of them fired."""
     desk, jobs, days = Desk(store), 10, 12
