@@ -43,7 +43,8 @@ class StorageSettings(Section):
     url: str = Field(
         default="sqlite:///hermod.db",
         repr=False,
-        description="The database of Hermod itself, as `sqlite:///relative.db` or `sqlite:////absolute.db`.",
+        description="The database of Hermod itself (docs/storage.md), as `sqlite:///relative.db`, "
+        "`sqlite:////absolute.db` or `postgresql://USER:PASSWORD@HOST/DATABASE`.",
     )
 
 
