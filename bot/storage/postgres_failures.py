@@ -117,7 +117,7 @@ def describe(url: str) -> str:
         name, host = parts.path.strip("/"), parts.hostname or ""
     except ValueError:
         return plain
-    if url.count("@") > 1 or "@" in url.partition(parts.netloc)[2] or not _PLAIN.fullmatch(f"{name}{host}"):
+    if "@" in url.partition(parts.netloc)[2] or not _PLAIN.fullmatch(f"{name}{host}"):
         return plain
     return f"{plain}{f' {name}' if name else ''}{f' at {host}' if host else ''}"
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
+import psycopg
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bot.storage.base import Store, StoreError
-from bot.storage.postgres_connection import Connections, Row, Tx
+from bot.storage.postgres_connection import Connections, Row, Tx, build_array
 from tests.contract.store.makers import A, B, answer, at, begin, claim, new_entry, new_item, new_post, outcome, put
 from tests.integration.storage.conftest import Home, make_home, opened
 from tests.servers.pgbouncer import run_pooler
@@ -258,8 +261,6 @@ async def test_the_database_itself_allows_a_thread_one_unfinished_run(home: Home
         await put(store, "e1")
         claimed = await claim(store)
         await begin(store, claimed, "r1")
-        import psycopg
-
         with pytest.raises(psycopg.errors.UniqueViolation, match="run_unfinished"):
             await home.run_sql(
                 "INSERT INTO run (run_id, thread_key, agent, state, attempt, started_at, error, record)"
@@ -329,3 +330,23 @@ async def test_idle_threads_are_not_looked_at_by_those_who_look_for_work(home: H
         seen = await made.run(look)
     assert seen is not None
     assert seen["rows"] < 20
+
+
+# -- lists -----------------------------------------------------------------------------------------
+
+
+def test_a_list_arrives_as_it_was(any_lab: Lab) -> None:
+    with psycopg.connect(any_lab.server.url()) as connection:
+
+        def send(values: Sequence[object], kind: str) -> object:
+            row = connection.execute(f"SELECT %s::{kind}[]".encode(), [build_array(values)]).fetchone()
+            return None if row is None else row[0]
+
+        @given(st.lists(st.none() | st.just("NULL") | st.text(st.characters(exclude_characters="\0", codec="utf-8"))))
+        def check_texts(values: list[str | None]) -> None:
+            assert send(values, "text") == values
+
+        check_texts()
+        numbers = [0, -1, 2**63 - 1, -(2**63), None]
+        assert send(numbers, "bigint") == numbers
+        assert send([True, False, None], "boolean") == [True, False, None]
