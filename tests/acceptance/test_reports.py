@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -75,19 +76,19 @@ class Office:
     hermod: HermodProcess
 
     async def report_on_slack(self) -> dict[str, Any]:
-        """Have the report of Slack made now, as somebody in its channel asks for it.
+        """Have the report of Slack made now, from another process.
 
         Returns:
             Its headline, the one message of Hermod's in the channel itself, once what follows stands in its thread.
         """
         await self.work()
-        await self.slack.mention("jobs run daily", channel=CHANNEL)
+        await run(self.hermod, "jobs", "run", "daily")
         await self.slack.wait_until(lambda: self.headlines() and self.below(self.headlines()[0]["ts"]))
         (headline,) = self.headlines()
         return headline
 
     async def report_on_discord(self) -> Json:
-        """The same on Discord."""
+        """The same on Discord, as somebody in the channel asks for it."""
         discord = self.discord
         await self.work()
         await discord.mention("jobs run guild")
@@ -149,10 +150,21 @@ async def open_office(folder: Path, lab: Lab, *, model_url: str | None) -> Async
         try:
             await slack.wait_connected()
             await hermod.wait_ready()
+            # what the reports show is what happened since a first reading of the counters
+            await run(hermod, "tools", "run", "get_slow_queries", "target=shop")
             yield Office(lab=lab, database=database, role=role, slack=slack, discord=discord, hermod=hermod)
             assert slack.violations == discord.violations == []
         finally:
             assert await hermod.stop() == 0
+
+
+async def run(hermod: HermodProcess, *words: str) -> None:
+    """Run another command beside the process, to its good end."""
+    log = hermod.folder / "command.log"
+    with log.open("wb") as output:
+        command = await hermod.start_command(*words, output=output)
+        async with asyncio.timeout(PATIENCE_S):
+            assert await command.wait() == 0, log.read_text()
 
 
 def words(message: dict[str, Any]) -> str:
