@@ -19,6 +19,7 @@ from agent_core.tools.base import ToolResult
 from agent_core.tools.executor import MAX_KEPT_CHARS
 from agent_core.tools.results import cap_text, mark_untrusted
 from bot.result_files import build_result_files
+from bot.tools.python_sandbox.show import find_output_id
 from reading.layout import read_rows
 from reading.past import parse_result
 
@@ -42,7 +43,11 @@ _FIRST_FILES = ("get_slow_queries", "compare_windows", "recommend_indexes", "ind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceCall:
-    """A tool call that a finding stands on. ``id`` names it in the report's thread; ``value`` is the parsed result."""
+    """A tool call that a finding stands on.
+
+    ``id`` names it in the report's thread; ``value`` is the parsed result; ``kept`` is what a program printed, by the
+    id that the result itself names for ``read_output``.
+    """
 
     id: str
     label: str
@@ -50,6 +55,7 @@ class EvidenceCall:
     arguments: Mapping[str, object]
     result: ToolResult
     value: object
+    kept: tuple[tuple[str, str], ...] = ()
 
     @property
     def target(self) -> str:
@@ -127,6 +133,8 @@ async def collect_evidence(
             waiting.remove(result)
             if result.truncated and (whole := await ctx.outputs.get(ctx.thread_id, result.call_id)) is not None:
                 result = replace(result, content=whole, truncated=False)
+            printed = find_output_id(result.content)
+            text = await ctx.outputs.get(ctx.thread_id, printed) if printed else None
             calls.append(
                 EvidenceCall(
                     id=f"{finding.assignment.id}_{len(calls) + 1}",
@@ -135,6 +143,7 @@ async def collect_evidence(
                     arguments=_read_object(step.arguments),
                     result=result,
                     value=parse_result(result.content),
+                    kept=((printed, text),) if text is not None else (),
                 )
             )
         evidence.append(Evidence(finding=finding, calls=tuple(calls), offline=is_offline(finding)))
@@ -266,6 +275,7 @@ def _build_within(
             text, whole = _shorten(call, trimmed[call.id], share)
             if not whole:
                 outputs.append((call.id, call.result.content[:MAX_KEPT_CHARS]))
+            outputs.extend(call.kept)
             content = text if call.result.trusted else mark_untrusted(text)
             messages.append(ModelMessage(role="tool", content=content or "{}", tool_call_id=call.id))
     if len(report) > room // 2:

@@ -24,6 +24,7 @@ from agent_core.tools.registry import ToolRegistry
 from agent_core.workers import build_workers
 from bot.access import AccessAuthorizer, AccessPolicy, Caller
 from bot.answer import Answer
+from bot.attachments import Attachments
 from bot.jobs.calendar import Occurrence
 from bot.jobs.job import Firing, JobSpec, build_firing, dump_spec
 from bot.jobs.keeping import JobKeeper
@@ -141,6 +142,7 @@ class Stage:
         policy: AccessPolicy | None = None,
         folder: Path | None = None,
         max_parallel: int = 4,
+        attachments: Attachments | None = None,
     ) -> None:
         self.store, self.desk = store, desk or Desk()
         registry = registry or self.desk.registry()
@@ -178,6 +180,7 @@ class Stage:
             keeper=self.keeper,
             counter=_load_counter,
             max_parallel=max_parallel,
+            attachments=attachments,
         )
 
     async def run(

@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 from adapters.chat import Attachment, Limits, ThreadRef
 from agent_core.llm.types import ModelMessage, ToolCall
 from agent_core.llm.wire import load_message
+from agent_core.runtime.state import RunRecord
+from bot.answer import Answer, address_answer, build_outcome
 from bot.jobs.sequel import build_opening, dump_sequel, has_posts
 from bot.presenter import load_reply
 from bot.storage.jobs import Opening
+from bot.turn import Turn
 
 THREAD = ThreadRef(platform="slack", workspace="T1", channel="C1", thread="1700000000.000100")
 NOW = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
@@ -88,3 +91,20 @@ def test_history_and_outputs_come_back_as_they_were(
     assert [(load_message(m.body), m.tokens) for m in opening.messages] == history
     assert [m.role for m in opening.messages] == [m.role for m, _ in history]
     assert list(opening.outputs) == outputs
+
+
+def answer_with(sequel: str) -> Answer:
+    record = RunRecord(run_id="r1", agent="supervisor", query="", started_at=NOW, answer="found")
+    return Answer(text="headline", record=record, sequel=sequel)
+
+
+def test_a_report_is_rated_at_its_end_and_its_headline_only_where_it_is_all() -> None:
+    turn = Turn(thread=THREAD, callers=())
+    assert address_answer(answer_with(dump_sequel("the body")), turn, "r1").feedback == ""
+    assert address_answer(answer_with(dump_sequel("")), turn, "r1").feedback == "r1"
+    assert address_answer(answer_with(""), turn, "r1").feedback == "r1"
+
+
+def test_the_sequel_ends_with_the_run() -> None:
+    body = dump_sequel("the body")
+    assert build_outcome(answer_with(body), THREAD.key, (), NOW).sequel == body
