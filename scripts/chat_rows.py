@@ -23,7 +23,6 @@ class ChatRow:
     why_not: str = ""
 
 
-_JOBS = "there are no scheduled jobs yet; a test needs their clock, zone and misfire rules"
 _APPROVALS = "there are no approval buttons yet; a test needs the approval's row and its click"
 
 ROWS: Sequence[ChatRow] = tuple(
@@ -168,7 +167,7 @@ ROWS: Sequence[ChatRow] = tuple(
         ("B081", "NousResearch/hermes-agent#6735", "anybody could approve", _APPROVALS),
         ("B082", "openclaw/openclaw#71023", "the button said approved while the run went on waiting", _APPROVALS),
         ("B083", "HolmesGPT/holmesgpt#624", "files were opened in the machine's own encoding, and some broke"),
-        ("B084", "agronholm/apscheduler#182", "a job that was a second late did not run at all", _JOBS),
+        ("B084", "agronholm/apscheduler#182", "a job that was a second late did not run at all"),
         ("B085", "greeves89/AI-Employee#268", "a time of day was taken in UTC"),
         ("B086", "sipeed/picoclaw#2702 lightdash/lightdash#15974", "one person was answered with another one's name"),
         ("B087", "seratch/ChatGPT-in-Slack#17", "the conversation was kept in a message's metadata, and did not fit"),
