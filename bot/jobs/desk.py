@@ -30,6 +30,10 @@ SCHEDULE, LIST, CHANGE = "schedule_report", "list_jobs", "change_job"
 MOST_LISTED = 50
 RUNS_LOOKED_AT = 5
 
+_ADDRESSED = re.compile(
+    r"(?:(?P<platform>[a-z]+):)?(?:(?P<workspace>[A-Za-z0-9._-]+)/)?(?P<channel>[A-Za-z0-9][A-Za-z0-9._-]*)"
+)
+_NAME = re.compile(r"[a-z0-9-]{1,63}", re.IGNORECASE)
 _LINKED = re.compile(r"<#([A-Za-z0-9]+)(?:\|[^>]*)?>")
 
 
@@ -272,7 +276,7 @@ class JobDesk:
 
     async def _find(self, asking: Asking, name: str) -> JobRow:
         wished = name.strip().strip("`'\"")
-        row = await self._store.load_job(wished)
+        row = await self._store.load_job(wished) if _NAME.fullmatch(wished) else None
         if row is not None and _is_open_to(row, asking):
             return row
         known = [row.name for row in await self._store.list_jobs() if _is_open_to(row, asking)]
@@ -319,14 +323,13 @@ class JobDesk:
         here = asking.thread
         if (linked := _LINKED.fullmatch(wished)) is not None:
             return f"{here.platform}:{here.workspace}/{linked[1]}"
-        platform, colon, rest = wished.rpartition(":")
-        if wished.startswith("#") or not re.fullmatch(r"[A-Za-z0-9_./-]+", rest):
+        if (addressed := _ADDRESSED.fullmatch(wished)) is None:
             raise BadJob(
                 f"I know channels by their address, not by a name such as {wished[:60]!r}; ask me in that channel, or "
                 f"write its address, such as {here.platform}:{here.workspace}/{here.channel}"
             )
-        platform = platform if colon else here.platform
-        return f"{platform}:{rest}" if "/" in rest else f"{platform}:{here.workspace}/{rest}"
+        platform, workspace = addressed["platform"] or here.platform, addressed["workspace"] or here.workspace
+        return f"{platform}:{workspace}/{addressed['channel']}"
 
 
 # -- values ----------------------------------------------------------------------------------------

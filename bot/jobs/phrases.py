@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from bot.jobs.calendar import BadSchedule, parse_schedule
@@ -28,8 +28,8 @@ from bot.jobs.wording import (
 )
 from bot.jobs.zones import ANY_INSTANT, NamedZone, find_zones, resolve_zone, say_choices
 
-LONGEST = 2_000
-"""Characters of a text in which a schedule is looked for."""
+LONGEST = 600
+"""Characters of a text in which a schedule is looked for; what follows is a part of the rest."""
 
 AROUND = 3
 """Words before and behind a quoted schedule that may change what it says."""
@@ -103,7 +103,12 @@ def parse_when(text: str) -> When:
     Raises:
         BadPhrase: there is none, more than one, half of one, or one that cron fields cannot say.
     """
-    text = text[:LONGEST]
+    text, tail = text[:LONGEST], text[LONGEST:]
+    when = _parse(text)
+    return replace(when, rest=f"{when.rest}{tail}") if tail else when
+
+
+def _parse(text: str) -> When:
     if (m := _CRON.match(text)) is not None:
         return _read_cron(m, text)
     runs = list(_find_runs(text))

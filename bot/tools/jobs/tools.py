@@ -43,11 +43,13 @@ NOT_FROM_REPORT = "a report makes and changes no jobs; a person has to ask for i
 
 
 def _none_is_nothing(value: object) -> object:
-    return "" if value is None else value
+    if value is None:
+        return ""
+    return value.replace("\0", " ") if isinstance(value, str) else value
 
 
 _Text = Annotated[str, BeforeValidator(_none_is_nothing)]
-"""A text that may be left out; a schema without null is half as long."""
+"""A text that may be left out (a schema without null is half as long), without a sign that no database takes."""
 
 
 class ScheduleArguments(BaseModel):

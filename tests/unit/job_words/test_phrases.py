@@ -100,6 +100,11 @@ def test_what_is_no_schedule_stays_as_the_rest(text: str, cron: str, zone: str |
     assert parse_when(text) == When(cron=cron, zone=zone, rest=rest)
 
 
+def test_a_long_task_keeps_its_end() -> None:
+    task = " ".join(f"word{n}" for n in range(1000))
+    assert parse_when(f"every day at 9 UTC {task}").rest == task
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

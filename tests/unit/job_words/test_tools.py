@@ -113,6 +113,7 @@ async def test_a_zone_that_stands_beside_the_time_in_the_message_counts(office: 
         ({**WHEN, "channel": "discord:1/2"}, "elsewhere"),
         ({**WHEN, "channel": "slack:T2/C2"}, "elsewhere"),
         ({**WHEN, "channel": "CGONE"}, "archived"),
+        *(({**WHEN, "channel": odd}, "by their address") for odd in ("slack:T1/C1/x", "::C1", "T1/", ".", "C 1", "é")),
     ],
 )
 async def test_a_job_that_cannot_be_made_is_refused_with_the_right_form(
@@ -157,6 +158,12 @@ async def test_a_job_without_a_name_gets_a_telling_one_that_is_free(
 async def test_steps_of_minutes_need_no_zone(office: Office) -> None:
     shown = json.loads((await office.call("schedule_report", {"when": "every 15 minutes"})).content)
     assert (shown["cron"], shown["timezone"]) == ("*/15 * * * *", "UTC")
+
+
+async def test_what_no_database_takes_is_left_out(office: Office) -> None:
+    shown = json.loads((await office.call("schedule_report", {**WHEN, "task": "a\0b"})).content)
+    assert "\0" not in shown["task"]
+    assert "there is no job" in (await office.call("change_job", {"name": "a\0", "action": "pause"})).content
 
 
 # -- access ----------------------------------------------------------------------------------------
