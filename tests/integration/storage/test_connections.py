@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.storage.base import Store, StoreError
+from bot.storage.base import Fenced, Store, StoreError
 from bot.storage.postgres_connection import Connections, Row, Tx, build_array
 from tests.contract.store.makers import A, B, answer, at, begin, claim, new_entry, new_item, new_post, outcome, put
 from tests.integration.storage.conftest import Home, make_home, opened
@@ -254,6 +254,22 @@ async def test_the_only_thread_that_waits_is_waited_for_while_somebody_adds_to_i
             claiming = asyncio.create_task(claim(store))
             await wait_until_one_waits(home)
         assert (await claiming).thread_key == A
+
+
+async def test_a_verb_waits_for_a_claim_that_is_just_being_taken_over_and_is_fenced_then(home: Home) -> None:
+    async with opened(home.url) as store:
+        await put(store, "e1")
+        claimed = await claim(store)
+        await begin(store, claimed, "r1")
+        async with home.lab.admin(home.database) as admin, admin.transaction():
+            await admin.execute("UPDATE thread SET owner = 'thief', epoch = epoch + 1")
+            late = asyncio.create_task(store.begin_step(claimed, "r1", new_entry("s1"), at(1)))
+            await wait_until_one_waits(home)
+        with pytest.raises(Fenced):
+            await late
+        loaded = await store.load_run("r1")
+        assert loaded is not None
+        assert loaded[1] == ()
 
 
 async def test_the_database_itself_allows_a_thread_one_unfinished_run(home: Home) -> None:
