@@ -26,7 +26,7 @@ url = "sqlite:///{folder}/shop.db"
 enabled = false
 [reports.daily]
 cron = "0 9 * * *"
-channel = "slack:T0FAKE/{channel}"
+channel = "slack:{channel}"
 task = "What cost most on shop since yesterday?"
 [reports.nowhere]
 cron = "0 9 * * *"
