@@ -101,7 +101,9 @@ class Tx:
 
 def clean(text: str) -> str:
     """Return ``text`` as Postgres can hold it: U+FFFD stands for half a surrogate pair, and for U+0000."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")
+    if not text.isascii():
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text.replace("\0", "\ufffd")
 
 
 def build_array(values: Sequence[object]) -> str:
