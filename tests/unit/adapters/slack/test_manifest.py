@@ -305,7 +305,7 @@ def test_the_addresses_are_those_that_are_served() -> None:
 
 def test_the_commands_are_those_of_registered_tools(manifest: dict[str, Any]) -> None:
     commands = [c["command"] for c in manifest["features"]["slash_commands"]]
-    assert commands == ["/hermod", "/slowq", "/explain", "/py", "/usage", "/forget"]
+    assert commands == ["/hermod", "/slowq", "/explain", "/py", "/usage", "/forget", "/jobs", "/report"]
     assert manifest["features"]["app_home"]["home_tab_enabled"] is True
     prompts = manifest["features"]["agent_view"]["suggested_prompts"]
     assert prompts[0]["message"] == "Which queries were slow in the last 30 minutes?"
