@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from adapters.chat import Attachment
-from agent_core.context import RunContext
+from agent_core.context import Redactor, RunContext
 from agent_core.llm.types import ModelMessage, ToolCall
 from agent_core.memory.validity import make_sendable
 from agent_core.runtime.events import RunEvent, ToolFinished
@@ -119,7 +119,7 @@ async def collect_evidence(
     is_private: Callable[[str], bool],
     is_offline: Callable[[Finding], bool],
 ) -> tuple[Evidence, ...]:
-    """Put findings together with the whole results that they stand on; private ones are left out."""
+    """Put findings together with the whole results that they stand on; private ones and secrets are left out."""
     evidence: list[Evidence] = []
     for finding in findings:
         record, calls = finding.record, list[EvidenceCall]()
@@ -146,8 +146,15 @@ async def collect_evidence(
                     kept=((printed, text),) if text is not None else (),
                 )
             )
-        evidence.append(Evidence(finding=finding, calls=tuple(calls), offline=is_offline(finding)))
+        clean = _redact(finding, ctx.redactor)
+        evidence.append(Evidence(finding=clean, calls=tuple(calls), offline=is_offline(finding)))
     return tuple(evidence)
+
+
+def _redact(finding: Finding, redactor: Redactor) -> Finding:
+    """Remove secrets from what models wrote, before any of it is shortened: half a secret would not be found."""
+    task = finding.assignment.model_copy(update={"task": redactor.redact(finding.assignment.task)})
+    return replace(finding, assignment=task, text=redactor.redact(finding.text), gap=redactor.redact(finding.gap))
 
 
 def _read_object(text: str) -> Mapping[str, object]:
@@ -221,7 +228,11 @@ class History:
 
 
 def build_history(
-    task: str, evidence: Sequence[Evidence], report: str, *, count: Callable[[ModelMessage], int]
+    task: str,
+    evidence: Sequence[Evidence],
+    report: str,
+    *,
+    count: Callable[[ModelMessage], int],
 ) -> History:
     """Build what a report's thread remembers: the task, the workers' calls with their results, and the report.
 

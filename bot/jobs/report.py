@@ -254,14 +254,14 @@ class ReportRunner:
             ctx, done.findings, heard, is_private=self._executor.is_private, is_offline=_is_offline
         )
         report = lay_out(
-            brief.title,
-            done.written,
+            redact(brief.title),
+            redact(done.written),
             evidence,
             chinese=brief.chinese,
             dropped=done.dropped,
             reason="" if done.written else _why_unwritten(done),
         )
-        headline, body = redact(report.headline), redact(report.body)
+        headline, body = redact(report.headline), redact(report.body)  # the reason of a failure as well
         task = redact(f"{brief.title}\n\n{brief.values['task']}")
         said = "\n\n".join(filter(None, [headline, body]))
         count = Conversation(await self._counter()).count

@@ -215,6 +215,9 @@ async def test_a_template_without_requests_leaves_the_words_of_the_task(store: S
     answer = await stage.run("db_health target=shop", template="free")
     assert answer.text.startswith("**Free: morning** · shop, crm · ")
     assert set(stage.desk.asked) == {("db_health", "shop")}
+    secret = SecretRedactor(["hunter2hunter2"])
+    hidden = await stage.run("db_health target=shop hunter2hunter2", template="free", redactor=secret)
+    assert "hunter2hunter2" not in hidden.text + hidden.sequel
 
 
 async def test_where_nothing_could_be_looked_at_the_report_says_why_and_no_more(store: SqliteStore) -> None:
