@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
+import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
@@ -40,7 +42,9 @@ CONNECTIONS_MAX = 8
 TRIES = 8
 """Of a transaction that another one got in the way of."""
 
-_SILENCE_S = STATEMENT_TIMEOUT_S + 5.0
+SILENCE_S = STATEMENT_TIMEOUT_S + 5.0
+"""How long an answer is waited for: longer than the server's own limits, which a hung server does not keep."""
+
 WAIT_S = 10.0
 _SOON_S = 1.5
 _RECONNECT_S = 2.0
@@ -68,8 +72,9 @@ _READ_ONLY = "25006"
 class Tx:
     """A running transaction. Placeholders are ``%s``; a literal ``%`` is written ``%%``."""
 
-    def __init__(self, connection: AsyncConnection[DictRow]) -> None:
+    def __init__(self, connection: AsyncConnection[DictRow], *, silence_s: float = SILENCE_S) -> None:
         self._connection = connection
+        self._silence_s = silence_s
 
     async def all(self, sql: str, *values: object) -> list[Row]:
         """Return every row."""
@@ -88,7 +93,7 @@ class Tx:
         import psycopg
 
         sent = [build_array(value) if isinstance(value, list) else value for value in values]
-        async with asyncio.timeout(_SILENCE_S):
+        with _hear(self._connection, self._silence_s):
             try:
                 return await self._connection.execute(sql.encode(), sent)
             except (psycopg.DataError, UnicodeEncodeError) as error:
@@ -129,10 +134,12 @@ class Connections:
 
     Args:
         url: ``postgresql://...``, as libpq reads it.
+        silence_s: after which a server that does not answer a statement is hung up on.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, silence_s: float = SILENCE_S) -> None:
         self._url = url
+        self._silence_s = silence_s
         self._pool: Pool | None = None
         self._lanes: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._asking = asyncio.Lock()
@@ -266,8 +273,8 @@ class Connections:
         connection = None
         try:
             connection = await self._begin(pool, begin)
-            result = await work(Tx(connection))
-            async with asyncio.timeout(_SILENCE_S):
+            result = await work(Tx(connection, silence_s=self._silence_s))
+            with _hear(connection, self._silence_s):
                 ended = await connection.execute(b"COMMIT")
             if ended.statusmessage != "COMMIT":
                 raise StoreError("a failed statement was passed over, so nothing was kept; please report this defect")
@@ -301,7 +308,7 @@ class Connections:
         for n in range(CONNECTIONS_MAX + 1):
             connection = await self._take(pool)
             try:
-                async with asyncio.timeout(_SILENCE_S):
+                with _hear(connection, self._silence_s):
                     await connection.execute(begin)
                 return connection
             except BaseException as error:
@@ -312,6 +319,34 @@ class Connections:
         raise AssertionError("the last try returns or raises")
 
 
+@contextlib.contextmanager
+def _hear(connection: AsyncConnection[DictRow], silence_s: float) -> Iterator[None]:
+    """Hang up on a server that says nothing for so long; ``TimeoutError`` then.
+
+    Cancelling would not do: psycopg then asks the server to cancel, and waits for what it says to that.
+    """
+    import psycopg
+
+    hung_up = False
+
+    def hang_up() -> None:
+        nonlocal hung_up
+        hung_up = True
+        # Closing would free a file descriptor that the event loop still watches; this wakes psycopg instead.
+        with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as double:
+            double.shutdown(socket.SHUT_RDWR)
+
+    timer = asyncio.get_running_loop().call_later(silence_s, hang_up)
+    try:
+        yield
+    except psycopg.Error:
+        if hung_up:
+            raise TimeoutError from None
+        raise
+    finally:
+        timer.cancel()
+
+
 async def _give_back(pool: Pool, connection: AsyncConnection[DictRow]) -> None:
     """Return a connection without a transaction; what cannot be rolled back is closed, and the pool makes another."""
     import psycopg
@@ -320,7 +355,7 @@ async def _give_back(pool: Pool, connection: AsyncConnection[DictRow]) -> None:
     try:
         status = connection.info.transaction_status
         if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
-            async with asyncio.timeout(_ROLLBACK_S):
+            with _hear(connection, _ROLLBACK_S):
                 await connection.execute(b"ROLLBACK")
         elif status != TransactionStatus.IDLE:
             await connection.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -13,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.storage.base import Fenced, Store, StoreError
-from bot.storage.postgres_connection import Connections, Row, Tx, build_array
+from bot.storage.postgres_connection import SILENCE_S, Connections, Row, Tx, build_array
 from tests.contract.store.makers import A, B, answer, at, begin, claim, new_entry, new_item, new_post, outcome, put
 from tests.integration.storage.conftest import Home, make_home, opened
 from tests.servers.pgbouncer import run_pooler
@@ -132,10 +134,10 @@ async def test_a_server_that_refuses_more_connections_is_said_and_forgotten_when
 
 
 @asynccontextmanager
-async def connections(home: Home) -> AsyncIterator[Connections]:
+async def connections(home: Home, *, silence_s: float = SILENCE_S) -> AsyncIterator[Connections]:
     async with opened(home.url):
         pass
-    made = Connections(home.url)
+    made = Connections(home.url, silence_s=silence_s)
     await made.open()
     try:
         yield made
@@ -183,6 +185,35 @@ async def test_a_statement_that_takes_too_long_is_ended_on_the_server_and_said(h
     async with connections(home) as made:
         with pytest.raises(StoreError, match="took too long with a statement, which was ended"):
             await made.read(sleep)
+
+
+async def test_a_server_that_stops_answering_is_hung_up_on(home: Home) -> None:
+    """A backend that is stopped keeps no time limit, and hears no cancel."""
+    stopped: list[int] = []
+
+    async def stop(tx: Tx) -> None:
+        row = await tx.one("SELECT pg_backend_pid() AS pid")
+        assert row is not None
+        stopped.append(row["pid"])
+        os.kill(row["pid"], signal.SIGSTOP)
+        await tx.one("SELECT 1")
+
+    async with connections(home, silence_s=1.0) as made:
+        try:
+            for use in (made.run, made.read):
+                async with asyncio.timeout(PATIENCE_S):
+                    with pytest.raises(StoreError, match="stopped answering"):
+                        await use(stop)
+            given_up = asyncio.create_task(made.run(stop))
+            async with asyncio.timeout(PATIENCE_S):
+                while len(stopped) < 3:  # noqa: ASYNC110 - no event tells it
+                    await asyncio.sleep(0.01)
+                given_up.cancel()
+                await asyncio.wait({given_up})
+        finally:
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+        assert await made.read(lambda tx: tx.one("SELECT 1 AS one")) == {"one": 1}
 
 
 async def test_what_is_accepted_is_on_the_disk_whatever_the_server_is_set_to(home: Home) -> None:
