@@ -67,7 +67,9 @@ def _check_storage(tree: SettingsTree, installed: Installed) -> Iterator[Mistake
         if not (installed("psycopg") and installed("psycopg_pool")):
             yield _missing_extra(path, "postgres")
     elif not url.startswith("sqlite:///") or url in ("sqlite:///", "sqlite:////"):
-        text = "must name an SQLite file, such as sqlite:///hermod.db, or a database, postgresql://USER:PASSWORD@HOST/NAME"
+        text = (
+            "must name an SQLite file, such as sqlite:///hermod.db, or a database, postgresql://USER:PASSWORD@HOST/NAME"
+        )
         yield Mistake(path=path, text=text)
 
 

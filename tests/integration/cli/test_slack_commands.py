@@ -27,7 +27,16 @@ def test_the_manifest_follows_the_settings_and_the_options_win(tmp_path: Path) -
     (tmp_path / "hermod.toml").write_text(f'{SLACK}command_prefix = "ops-"\n')
     made = yaml.safe_load(hermod(tmp_path, "manifest").out)
     commands = [c["command"] for c in made["features"]["slash_commands"]]
-    assert commands == ["/ops-hermod", "/ops-slowq", "/ops-explain", "/ops-py", "/ops-usage", "/ops-forget", "/ops-jobs", "/ops-report"]
+    assert commands == [
+        "/ops-hermod",
+        "/ops-slowq",
+        "/ops-explain",
+        "/ops-py",
+        "/ops-usage",
+        "/ops-forget",
+        "/ops-jobs",
+        "/ops-report",
+    ]
     (tmp_path / "hermod.toml").write_text(f'{SLACK}command_prefix = "ops-"\n[sandbox]\nenabled = false\n')
     made = yaml.safe_load(hermod(tmp_path, "manifest").out)
     assert "/ops-py" not in [c["command"] for c in made["features"]["slash_commands"]]
