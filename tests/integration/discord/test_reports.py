@@ -177,3 +177,8 @@ async def test_a_busy_channel_is_looked_through_no_further_than_it_has_to(server
         await server.say(f"talk {n}")
     assert await settle(server, after_s=DAY_S) is None
     assert len(server.calls_to(rf"^GET /channels/{server.general}/messages$")) == 1
+
+
+@pytest.mark.parametrize("remote_id", ["", "response-1", "@original", "12 34", "a/b"])
+def test_what_has_no_id_of_a_message_has_no_thread_below(server: DiscordServer, remote_id: str) -> None:
+    assert thread_below(root_of(server), remote_id) == root_of(server)
