@@ -139,6 +139,7 @@ def test_a_long_task_keeps_its_end() -> None:
         ("every quarter at 9", "every third month"),
         ("on the 31st of every month at 9", "last day of the month"),
         ("monday at 9 and thursday at 10", "more than one"),
+        ("at 9 on mondays at 17", "more than one"),
         ("every day at 9:00 and monday at 10:30", "more than one"),
         ("every day on weekdays at 9", "more than one"),
         ("on the 1st of every month on mondays at 9", "more than one"),

@@ -191,6 +191,7 @@ async def test_the_tool_has_to_be_open_by_name_for_commands_too(tmp_path: Path) 
         told = await office.command("add every weekday at 9 in Berlin: what got slower?")
         assert not told.ok
         assert "tool schedule_report is not open to you" in told.text
+        assert "tool change_job is not open to you" in (await office.command("pause daily")).text
 
 
 async def test_rights_that_were_taken_back_meanwhile_stop_the_confirmation(tmp_path: Path) -> None:

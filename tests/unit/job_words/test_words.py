@@ -23,6 +23,7 @@ WHEN = {"when": "every weekday at 9 in Berlin", "task": "what got slower?", "nam
 )
 async def test_each_way_of_confirming_makes_the_job(office: Office, word: str) -> None:
     await office.call("schedule_report", WHEN)
+    assert is_word(office.message(word)), "it shares a turn with no other message"
     assert "is scheduled" in str(await office.say(word))
     assert [row.name for row in await office.store.list_jobs()] == ["daily"]
 
