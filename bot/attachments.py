@@ -251,9 +251,14 @@ class RunFiles:
         if event.result.name == RUN_PYTHON and (output_id := find_output_id(event.result.content)):
             self._made[event.run_id, output_id] = None
 
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        """What the run's tools returned so far, and those of runs inside it."""
+        return tuple(self._results.values())
+
     async def build(self, *, whole: bool = False) -> tuple[Attachment, ...]:
         """Build what the run's answer brings along; ``whole``: see ``build_result_files``."""
-        files = await asyncio.to_thread(build_result_files, tuple(self._results.values()), whole=whole)
+        files = await asyncio.to_thread(build_result_files, self.results, whole=whole)
         if self._attachments is None or not self._made:
             return files
         made = await self._attachments.load_made(self._thread_key, tuple(self._made))

@@ -34,6 +34,7 @@ from bot.question import build_question
 from bot.sender import Sender
 from bot.storage.base import Claim, InboxState, NewOutboxItem, RunRow, Store
 from bot.storage.journal import StoreJournal
+from bot.tools.research.sources import list_sources
 from bot.turn import Turn, read_turn, take_turn
 from bot.words import ThreadWords, is_word
 
@@ -409,7 +410,9 @@ class Session:
             answer, record = _build_halted(ended, text), live.record
         else:
             record = ended
-            answer = replace(build_answer(record), answered=desk.watch.answered, files=await made.build())
+            answer = build_answer(record)
+            text = "\n\n".join(filter(None, (answer.text, list_sources(made.results))))
+            answer = replace(answer, text=text, answered=desk.watch.answered, files=await made.build())
         now = self._clock.now()
         return replace(
             answer,

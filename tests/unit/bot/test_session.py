@@ -360,3 +360,19 @@ async def test_a_prompt_of_ones_own_may_name_the_tools(store: Store, tmp_path: P
     await made.inbox.accept(message("hi"))
     await made.dispatcher.work_all()
     assert "Look at a disk." in provider.requests[0].messages[0].content
+
+
+async def test_an_answer_lists_the_pages_that_its_run_found(store: Store) -> None:
+    registry = ToolRegistry()
+
+    async def web_search(query: str) -> dict[str, object]:
+        """Search."""
+        return {"ok": True, "rows": [{"title": "Timing", "url": "https://docs.example/timing", "snippet": query}]}
+
+    registry.register(web_search)
+    made, _ = desk(store, [call(("web_search", {"query": "timing"})), say("little"), say("again")], registry=registry)
+    await made.inbox.accept(message("what does it cost?", number=1))
+    await made.dispatcher.work_all()
+    await made.inbox.accept(message("and now?", number=2))
+    await made.dispatcher.work_all()
+    assert made.texts == ["little\n\n**Sources**\n\n1. [Timing](https://docs.example/timing)", "again"]
