@@ -21,7 +21,7 @@ from tests.contract.store.worker import BELOW_REPORTS, REPORTS
 ROOT = Path(__file__).parents[3]
 THREADS = [f"slack:T1/C1/{n}" for n in range(50)]
 MESSAGES = 20
-PATIENCE_S = 60
+PATIENCE_S = 100
 
 
 async def _start(*arguments: str) -> Process:
