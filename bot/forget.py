@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
@@ -105,9 +105,15 @@ class ThreadMemory:
 
     async def count(self, thread_key: str) -> Receipt:
         """Count what is kept of a thread."""
-        answers = 0 if self._cache is None else await self._cache.count(thread_key)
-        files = 0 if self._files is None else await self._files.count(thread_key)
+        keys = await self._list_keys(thread_key)
+        answers = 0 if self._cache is None else sum([await self._cache.count(key) for key in keys])
+        files = 0 if self._files is None else sum([await self._files.count(key) for key in keys])
         return Receipt(kept=await self._store.count_kept(thread_key), answers=answers, files=files)
+
+    async def _list_keys(self, thread_key: str) -> tuple[str, ...]:
+        """The thread, and where it was opened from: a report was made there."""
+        origin = await self._store.load_origin(thread_key)
+        return (thread_key,) if origin is None else (thread_key, origin)
 
     async def show(self, thread_key: str) -> str:
         """Say in Markdown what is kept of a thread, with the text of its summary."""
@@ -135,22 +141,26 @@ class ThreadMemory:
             thread_key=thread.key,
             detail={**asdict(found.kept), "answers": found.answers, "files": found.files},
         )
+        keys = await self._list_keys(thread.key)
         kept = await self._store.forget_thread(thread.key)
-        answers = 0 if self._cache is None else await self._cache.forget(thread.key)
+        answers = 0 if self._cache is None else sum([await self._cache.forget(key) for key in keys])
         log.info("thread_forgotten", thread=thread.key, messages=kept.messages)
-        files, stuck = await self._forget_files(thread.key)
+        files, stuck = await self._forget_files(keys)
         parts = Receipt(kept=kept, answers=answers, files=files).parts
         return "\n".join(["I have forgotten this thread:", *(f"- {part}" for part in parts), "", *stuck, STAYS])
 
-    async def _forget_files(self, thread_key: str) -> tuple[int, list[str]]:
-        """Drop a thread's files; return how many those were, and what is to be said when some could not be removed."""
+    async def _forget_files(self, thread_keys: Sequence[str]) -> tuple[int, list[str]]:
+        """Drop threads' files; return how many those were, and what is to be said when some could not be removed."""
         if self._files is None:
             return 0, []
-        try:
-            return await self._files.forget(thread_key), []
-        except OSError as error:
-            log.error("files_not_forgotten", thread=thread_key, reason=str(error))
-            return 0, [FILES_LEFT, ""]
+        gone, stuck = 0, False
+        for key in thread_keys:
+            try:
+                gone += await self._files.forget(key)
+            except OSError as error:
+                log.error("files_not_forgotten", thread=key, reason=str(error))
+                stuck = True
+        return gone, [FILES_LEFT, ""] if stuck else []
 
 
 def build_memory_commands(memory: ThreadMemory, links: Mapping[str, ReadLink]) -> tuple[OwnCommand, OwnCommand]:

@@ -14,7 +14,20 @@ from agent_core.context import Redactor
 SPARSE, SPARSE_S = "opentelemetry.", 300.0
 """Loggers that are each heard once in that time: they repeat themselves for as long as an endpoint is down."""
 
-NOISY = ("slack_bolt", "slack_sdk", "discord", "aiohttp", "asyncio", "openai", "httpx2", "httpcore2", "genai_prices")
+NOISY = (
+    "slack_bolt",
+    "slack_sdk",
+    "discord",
+    "aiohttp",
+    "apscheduler",
+    "asyncio",
+    "openai",
+    "httpx2",
+    "httpcore2",
+    "genai_prices",
+    "psycopg",
+    "trafilatura",
+)
 """Libraries that are only heard from warnings on; below, some write all that comes in, and tokens with it."""
 
 

@@ -123,7 +123,9 @@ def load_templates(settings: Settings) -> Prompts:
     if not folder.is_dir():
         raise ConfigError(f"prompts.folder: {folder} is not a folder; name one that holds *.md files")
     try:
-        return load_prompts({path.stem: path for path in sorted(folder.glob("*.md"))})
+        # those of reports are laid out otherwise, see bot.jobs.templates
+        own = [path for path in sorted(folder.glob("*.md")) if not path.name.startswith("report-")]
+        return load_prompts({path.stem: path for path in own})
     except ConfigError as e:
         raise ConfigError(f"prompts.folder: {e}") from e
 

@@ -185,6 +185,10 @@ class JobStore(Protocol):
         """What is to follow the first post of a run (``RunOutcome.sequel``), as long as that has not been opened."""
         ...
 
+    async def load_origin(self, thread_key: str) -> str | None:
+        """The thread whose post a thread was opened below (``open_thread``), or None."""
+        ...
+
     async def open_thread(
         self, claim: Claim, outbox_id: int, run_id: str, opening: Opening, *, remote_id: str, now: datetime
     ) -> None:

@@ -74,6 +74,10 @@ class SqliteJobs:
         """Return what is to follow the first post of a run."""
         return await self._reader.run(partial(load_sequel, run_id=run_id))
 
+    async def load_origin(self, thread_key: str) -> str | None:
+        """Return where a thread was opened from."""
+        return await self._reader.run(partial(load_origin, thread_key=thread_key))
+
     async def open_thread(
         self, claim: Claim, outbox_id: int, run_id: str, opening: Opening, *, remote_id: str, now: datetime
     ) -> None:
@@ -306,6 +310,12 @@ def load_sequel(tx: Tx, run_id: str) -> str | None:
     """Return what is to follow the first post of a run."""
     row = tx.one("SELECT body FROM sequel WHERE run_id = ?", run_id)
     return None if row is None else str(row["body"])
+
+
+def load_origin(tx: Tx, thread_key: str) -> str | None:
+    """Return where a thread was opened from."""
+    row = tx.one("SELECT opened_from FROM thread WHERE thread_key = ?", thread_key)
+    return None if row is None or row["opened_from"] is None else str(row["opened_from"])
 
 
 def open_thread(

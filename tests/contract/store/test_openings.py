@@ -159,6 +159,13 @@ async def test_what_begins_in_one_transaction_keeps_its_order(store: Store) -> N
     assert [post.key for post in await store.load_due(BELOW, now=at(5))] == names
 
 
+async def test_a_thread_tells_where_it_was_opened_from(store: Store) -> None:
+    claimed, headline = await make_report(store)
+    assert await store.load_origin(BELOW) is None
+    await store.open_thread(claimed, headline, "r1", new_opening(BELOW), remote_id="1800.5", now=at(9))
+    assert [await store.load_origin(key) for key in (BELOW, REPORT, "slack:T1/C1/never")] == [REPORT, None, None]
+
+
 async def test_a_thread_may_begin_with_nothing(store: Store) -> None:
     claimed, headline = await make_report(store)
     await open_below(store, claimed, headline, Opening(thread_key=BELOW))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -12,14 +13,16 @@ import pytest
 
 from agent_core.context import SystemClock
 from agent_core.llm.cache import AnswerCache, CacheQuestion, MemoryExact
-from agent_core.llm.scripted import call, say
+from agent_core.llm.scripted import ScriptedProvider, call, say
 from agent_core.tools.registry import ToolRegistry
+from bot.answer import Answer
 from bot.audit import AuditLog
 from bot.forget import NOTHING, NOTHING_FORGOTTEN, STAYS, ThreadMemory
 from bot.storage.base import AuditRow, StoreError
 from bot.storage.sqlite import SqliteStore
-from tests.unit.bot.desk import desk
+from tests.unit.bot.desk import Desk, desk
 from tests.unit.bot.recording import ALICE, BOB, message
+from tests.unit.bot.test_reports import BODY, WrittenReports, fire, put
 
 KEY = message("").thread.key
 
@@ -110,3 +113,30 @@ async def test_what_cannot_be_written_into_the_audit_chain_is_not_done(tmp_path:
         await memory.forget(message("").thread, ALICE)
     assert len(await store.load_messages(KEY)) == 2
     await store.close()
+
+
+class KeptFilesOfThreads:
+    """Counts of files by thread."""
+
+    def __init__(self, counts: dict[str, int]) -> None:
+        self.counts = counts
+
+    async def count(self, thread_key: str) -> int:
+        return self.counts.get(thread_key, 0)
+
+    async def forget(self, thread_key: str) -> int:
+        return self.counts.pop(thread_key, 0)
+
+
+async def test_files_of_a_report_are_forgotten_with_the_thread_below_it(store: SqliteStore) -> None:
+    """They are kept where the report was made, which is not the thread that people see."""
+    reports = WrittenReports(Answer(text="3 slow queries", sequel=BODY))
+    made = Desk(store, ScriptedProvider([]), reports=reports)
+    await put(store, fire())
+    await made.dispatcher.work_all()
+    below = replace(fire().thread, thread="m1")
+    files = KeptFilesOfThreads({fire().thread.key: 2, below.key: 1, KEY: 5})
+    memory = ThreadMemory(store, AuditLog(store, SystemClock()), files=files)
+    assert "3 files" in await memory.show(below.key)
+    assert "3 files" in await memory.forget(below, ALICE)
+    assert files.counts == {KEY: 5}

@@ -12,7 +12,8 @@ from agent_core.errors import AllProvidersFailed
 from agent_core.llm.breaker import BreakerState
 from agent_core.llm.router import Router
 from agent_core.llm.types import ModelMessage, ModelRequest
-from bot.models import build_router, build_worker
+from agent_core.prompts import load_prompts
+from bot.models import build_router, build_worker, load_templates
 from bot.settings import load_settings
 from bot.settings_tree import WorkerSettings
 from tests.servers.openai import OpenAIServer
@@ -101,3 +102,10 @@ async def test_priority_weight_and_timeout_are_those_of_the_settings(tmp_path: P
         response = await router.complete(ASKED)
         assert (response.message.content, response.attempts) == ("from the heavy one", 2)
         assert "no answer within 0.3 s" in response.failures[0]
+
+
+def test_templates_of_reports_are_no_prompts(tmp_path: Path) -> None:
+    """A folder with a report's template of its own stopped every start."""
+    (tmp_path / "report-daily-database.md").write_text("# title\n")
+    settings = load_settings(None, {"HERMOD_PROMPTS__FOLDER": str(tmp_path)})
+    assert load_templates(settings).keys() == load_prompts().keys()
