@@ -37,6 +37,8 @@ def test_an_example_of_settings_can_be_loaded(block: str, tmp_path: Path) -> Non
     environ = {variable: SECRETS.get(key, "of-an-example") for key, variable in named}
     if "channel_targets" in block and "[targets" not in block:
         block += '\n[targets.shop]\nurl = "postgresql://u@h/d"\n[targets.billing]\nurl = "postgresql://u@h/d"\n'
+    if "[reports." in block and "[slack]" not in block:
+        block += '\n[slack]\nbot_token = "xoxb-1"\napp_token = "xapp-1"\n[access]\nworkspaces = ["slack:T0123ABCD"]\n'
     path = tmp_path / "hermod.toml"
     path.write_text(block, encoding="utf-8")
     settings = load_settings(path, environ, installed=lambda module: True)

@@ -126,14 +126,20 @@ class Stage:
         authorizer: Authorizer | None = None,
         approver: Approver | None = None,
         configured: Sequence[Worker] = (),
-        **bounds: int,
+        max_assignments: int = 8,
+        max_parallel: int = 4,
     ) -> None:
         self.registry = tools or registry()
         self.executor = ToolExecutor(self.registry, authorizer=authorizer, approver=approver)
         self.loop = AgentLoop(provider=provider, executor=self.executor, prices=PriceList({"scripted": FREE}))
         self.workers = build_workers(configured, load_prompts(), self.registry)
         self.supervisor = Supervisor(
-            loop=self.loop, executor=self.executor, workers=self.workers, prompts=load_prompts(), **bounds
+            loop=self.loop,
+            executor=self.executor,
+            workers=self.workers,
+            prompts=load_prompts(),
+            max_assignments=max_assignments,
+            max_parallel=max_parallel,
         )
         self.limits = limits or Limits()
         self.journal = journal or MemoryJournal()
