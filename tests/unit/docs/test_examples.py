@@ -21,7 +21,11 @@ BLOCKS = [
     for n, block in enumerate(re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL), 1)
 ]
 TREES = ("adapters", "agent_core", "benchmarks", "bot", "docs", "reading", "scripts", "tests")
-SECRETS = {"bot_token": "xoxb-1-of-an-example", "app_token": "xapp-1-of-an-example"}
+SECRETS = {
+    "bot_token": "xoxb-1-of-an-example",
+    "app_token": "xapp-1-of-an-example",
+    "TAVILY_API_KEY": "tvly-of-an-example",
+}
 
 
 def read(name: str) -> str:
@@ -34,7 +38,7 @@ def test_an_example_of_settings_can_be_loaded(block: str, tmp_path: Path) -> Non
     secret.write_text("of-an-example")
     block = re.sub(r'(_file = )"[^"]+"', rf'\1"{secret}"', block)
     named = re.findall(r'^ *(\w+)_env = "(\w+)"', block, flags=re.MULTILINE)
-    environ = {variable: SECRETS.get(key, "of-an-example") for key, variable in named}
+    environ = {variable: SECRETS.get(key, SECRETS.get(variable, "of-an-example")) for key, variable in named}
     if "channel_targets" in block and "[targets" not in block:
         block += '\n[targets.shop]\nurl = "postgresql://u@h/d"\n[targets.billing]\nurl = "postgresql://u@h/d"\n'
     if "[reports." in block and "[slack]" not in block:
