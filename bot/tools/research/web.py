@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import socket
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -29,14 +30,34 @@ PORTS = (80, 443)
 """Web servers for the public; anything else on another port is nobody's page."""
 
 _AGENT = f"Hermod/{__version__} (chat-ops agent)"
+_NAME = re.compile(r"\.(?!\d*\.?$)(?!0x[0-9a-f]*\.?$)[^.]+\.?$")
+"""The end of a name in the public DNS: below a domain, whose name is no number. What ends in a number is an address in
+some way of writing (https://url.spec.whatwg.org/#ends-in-a-number-checker)."""
 _REDIRECTS = (301, 302, 303, 307, 308)
 _CHUNK = 64 * 1024
 _LONGEST_URL = 2_000
+_LONGEST_LABEL = 63
+"""Of a name's parts, in characters (RFC 1035, section 2.3.4)."""
 _EXCUSE = 4 * 1024
 """Of what comes with a status of failure, in bytes."""
 
 # 64:ff9b::/96 and 2002::/16 carry an IPv4 address that a gateway would connect to (RFC 6052, RFC 3056).
 _NAT64, _SIX_TO_FOUR = ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("2002::/16")
+_ISATAP = (0x0000_5EFE, 0x0200_5EFE)
+"""Before the last 32 bits: they are the IPv4 address that a tunnel would connect to (RFC 5214, section 6.1)."""
+_NEVER = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            "168.63.129.16/32",  # of Azure, seen by each of its machines, although its number is a public one
+            # (https://learn.microsoft.com/en-us/azure/virtual-network/what-is-ip-address-168-63-129-16)
+            "192.88.99.0/24",  # relays from 6to4, out of use (RFC 7526)
+            "fec0::/10",  # site-local, out of use and perhaps still routed in somebody's network (RFC 3879)
+            "3fff::/20",  # documentation (RFC 9637)
+        ),
+    )
+)
+"""What ``ipaddress`` takes for the public internet, and is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +115,18 @@ def is_public(address: str) -> bool:
         if parsed.ipv4_mapped is not None:
             parsed = parsed.ipv4_mapped
         elif parsed in _NAT64:
-            parsed = ipaddress.IPv4Address(int(parsed) & 0xFFFF_FFFF)
+            parsed = _last_of(parsed)
         elif parsed in _SIX_TO_FOUR:
             parsed = ipaddress.IPv4Address((int(parsed) >> 80) & 0xFFFF_FFFF)
+        elif (int(parsed) >> 32) & 0xFFFF_FFFF in _ISATAP and not is_public(str(_last_of(parsed))):
+            return False
+    if any(parsed in network for network in _NEVER):
+        return False
     return parsed.is_global and not parsed.is_multicast and not parsed.is_reserved
+
+
+def _last_of(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address:
+    return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
 
 
 class WebClient:
@@ -113,7 +142,7 @@ class WebClient:
     def __init__(
         self, *, allowed: Collection[str] = (), timeout_s: float = 15.0, most_bytes: int = 2 * 1024 * 1024
     ) -> None:
-        self._allowed = frozenset(allowed)
+        self._allowed = frozenset(map(_name_host, allowed))
         self._timeout_s = timeout_s
         self._most_bytes = most_bytes
         self._session: aiohttp.ClientSession | None = None
@@ -159,11 +188,11 @@ class WebClient:
 
     def _check(self, url: URL) -> None:
         """What can be told without the name server."""
-        if f"{url.host}:{url.port}" in self._allowed:
+        host = url.raw_host or ""
+        if f"{host}:{url.port}" in self._allowed:
             return
-        host = url.host or ""
         literal = _is_address(host)
-        if url.port not in PORTS or (literal and not is_public(host)) or (not literal and "." not in host):
+        if url.port not in PORTS or not (is_public(host) if literal else _NAME.search(host)):
             raise _refuse(url)
 
     async def _fetch(self, url: URL, headers: Mapping[str, str], json: object) -> Fetched | URL:
@@ -228,6 +257,15 @@ class WebClient:
         await self.aclose()
 
 
+def _name_host(server: str) -> str:
+    """Return a ``host:port`` as it stands in a parsed address: lower case, punycode, IPv6 in its short form."""
+    host, _, port = server.rpartition(":")
+    try:
+        return f"{URL.build(scheme='http', host=host).raw_host}:{port}"
+    except ValueError:
+        return server  # no address has it, so nothing is allowed by it
+
+
 def _parse(text: str, parameters: Mapping[str, str] | None) -> URL:
     try:
         url = URL(text.strip())
@@ -235,6 +273,8 @@ def _parse(text: str, parameters: Mapping[str, str] | None) -> URL:
             raise ValueError(text)
         if url.user is not None or url.password is not None:
             raise ValueError("credentials")
+        if not all(0 < len(label) <= _LONGEST_LABEL for label in (url.raw_host or "").removesuffix(".").split(".")):
+            raise ValueError("no name")
         return url.update_query(parameters) if parameters else url
     except (ValueError, TypeError):
         raise _refuse_text() from None

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -80,7 +81,6 @@ async def test_a_page_comes_with_its_kind_and_final_address(site: Site, client: 
     "url",
     [
         "http://127.0.0.1/",
-        "http://127.1/",
         "http://2130706433/",
         "http://0x7f000001/",
         "http://0177.0.0.1/",
@@ -105,6 +105,31 @@ async def test_a_page_comes_with_its_kind_and_final_address(site: Site, client: 
         "http://198.18.0.1/",
         "http://metadata/",
         "https://127.0.0.1:443/",
+        "http://127.1/",
+        "http://127.0.0.1./",
+        "http://0x7f.0.0.1/",
+        "http://0x7f.1./",
+        "http://169.254.43518/",
+        "http://０x7f.1/",
+        "http://①②⑦.0.0.1/",
+        "http://127。0。0。1/",
+        "http://127.0.0.1#@example.org/",
+        "http://example.org@127.0.0.1/",
+        "http://example.org\\@127.0.0.1/",
+        "http://[::]/",
+        "http://[::127.0.0.1]/",
+        "http://[::ffff:0:127.0.0.1]/",
+        "http://[64:ff9b:1::7f00:1]/",
+        "http://[2001:0:4136:e378:8000:63bf:80ff:fffe]/",
+        "http://[::1%25lo]/",
+        "http://[fd00:ec2::254]/",
+        "http://100.100.100.200/",
+        "http://168.63.129.16/",
+        "http://192.88.99.1/",
+        "http://[fec0::1]/",
+        "http://[3fff::1]/",
+        "http://[2001:4860:4860::5efe:7f00:1]/",
+        "http://[2001:4860:4860::200:5efe:10.0.0.1]/",
     ],
 )
 async def test_an_address_that_is_not_public_is_refused(client: WebClient, site: Site, url: str) -> None:
@@ -154,6 +179,42 @@ async def test_what_is_no_address_of_a_page_is_told(client: WebClient, url: str)
     assert (await refuse(client, url)).code == "bad_url"
 
 
+@pytest.mark.parametrize("url", ["http://a..example.org/", f"http://{'a' * 70}.example.org/", "http://.example.org/"])
+async def test_a_name_that_cannot_be_one_is_no_passing_failure(client: WebClient, url: str) -> None:
+    assert (await refuse(client, url)).code == "bad_url"
+
+
+@pytest.mark.parametrize("host", ["Wiki.Test", "bücher.test", "xn--bcher-kva.test", "WIKI.test"])
+async def test_an_allowed_host_may_be_written_in_any_way(
+    site: Site, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    real, port = socket.getaddrinfo, site.address.partition(":")[2]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda _, *rest, **named: real("127.0.0.1", *rest, **named))
+    async with WebClient(allowed=[f"{host}:{port}"], timeout_s=20) as client:
+        for written in (host, host.lower(), host.encode("idna").decode()):
+            assert (await client.get(f"http://{written}:{port}/page")).body == b"<p>hello</p>"
+        other = await refuse(client, f"http://not-{host}:{port}/page")
+    assert other.code == "address_refused"
+
+
+async def test_an_allowed_host_opens_no_other_port_and_no_redirect(site: Site, client: WebClient) -> None:
+    for url in ("http://127.0.0.1:1/", f"http://{site.address}/to/x?url=http://localhost:{site.address[10:]}/"):
+        assert (await refuse(client, url)).code == "address_refused"
+
+
+async def test_neither_a_proxy_nor_a_login_of_the_environment_is_used(
+    site: Site, client: WebClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password s3cr3t\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert (await client.get(f"http://{site.address}/page")).body == b"<p>hello</p>"
+    assert "Authorization" not in site.log[-1].headers
+
+
 async def test_redirects_end(client: WebClient, site: Site) -> None:
     assert (await refuse(client, f"http://{site.address}/loop")).code == "too_many_redirects"
     assert len(site.log) == 6
@@ -192,6 +253,8 @@ async def test_a_server_that_does_not_answer_is_given_up(site: Site) -> None:
     assert "0.3 seconds" in str(failed)
 
 
-@pytest.mark.parametrize("address", ["8.8.8.8", "93.184.215.14", "2606:4700::1111", "64:ff9b::808:808"])
+@pytest.mark.parametrize(
+    "address", ["8.8.8.8", "93.184.215.14", "2606:4700::1111", "64:ff9b::808:808", "2001:4860::5efe:808:808"]
+)
 def test_public_addresses_are_public(address: str) -> None:
     assert is_public(address)
