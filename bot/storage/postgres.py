@@ -12,6 +12,7 @@ at the server's default.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Literal
@@ -123,9 +124,18 @@ class PostgresStore(PostgresMemory, PostgresLedger, PostgresInstallations, Postg
         return await self._db.read(partial(claims.knows_thread, thread_key=thread_key))
 
     async def claim_thread(self, owner: str, *, prefixes: Sequence[str], lease_s: float, now: datetime) -> Claim | None:
-        """Claim the thread that has waited longest. Asking in vain writes nothing and waits for nobody."""
-        work = partial(claims.claim_thread, owner=owner, prefixes=tuple(prefixes), lease_s=lease_s, now=now)
-        return await self._db.run(work)
+        """Claim the thread that has waited longest. Asking in vain writes nothing and waits for nobody.
+
+        When everything that waits is locked, be it only by somebody who is just putting a message in, the look is
+        repeated, then the first one is waited for.
+        """
+        for wait in (False, False, True, False):
+            work = partial(
+                claims.claim_thread, owner=owner, prefixes=tuple(prefixes), lease_s=lease_s, now=now, wait=wait
+            )
+            with suppress(claims.Busy):
+                return await self._db.run(work)
+        return None
 
     async def renew_claim(self, claim: Claim, *, lease_s: float, now: datetime) -> None:
         """Extend the lease."""

@@ -34,7 +34,6 @@ from bot.storage.postgres_rows import (
 _FREE = "(owner IS NULL OR lease_until <= %s)"
 _UNDELIVERED = "state IN ('pending', 'sending')"
 _CANDIDATES = 16
-_LOOKS = 3
 PAST_TRIES = 3
 """How often it is tried to read what was said in a thread before Hermod came."""
 NO_LIMIT = 2**31
@@ -168,45 +167,43 @@ async def find_waiting(tx: Tx, prefixes: Sequence[str], now: int) -> list[int]:
     return list(dict.fromkeys(row["id"] for row in rows))
 
 
-async def lock_waiting(tx: Tx, prefixes: Sequence[str], now: int) -> str | None:
-    """Lock the thread that has waited longest among those that nobody else is busy with; None when there is none.
+class Busy(Exception):
+    """Threads wait, but somebody else has the row of each; to be looked for again, in a new transaction."""
 
-    Those who claim at the same moment pass each other over. When everything that waits is locked, be it only by
-    somebody who is just putting a message in, the look is repeated, and at last the first one is waited for.
+
+async def claim_thread(
+    tx: Tx, owner: str, prefixes: Sequence[str], lease_s: float, now: datetime, wait: bool = False
+) -> Claim | None:
+    """Take the thread that has waited longest; see ``Store.claim_thread``.
+
+    Those who claim at the same moment pass each other over. A row that somebody had changed meanwhile stays locked
+    though it is passed over, so nothing else is waited for in that transaction: with ``wait`` it is the first thread
+    only, before any other row is locked.
+
+    Raises:
+        Busy: nothing was claimed, and something does wait.
     """
-    for look in range(_LOOKS):
-        candidates = await find_waiting(tx, prefixes, now)
-        if not candidates:
-            return None
-        last = look == _LOOKS - 1
-        row = await tx.one(
-            "SELECT thread_key FROM thread WHERE id = ANY(%s::bigint[])"
-            f" AND (open_since IS NOT NULL OR send_at <= %s) AND {_FREE} ORDER BY array_position(%s::bigint[], id)"
-            f" LIMIT 1 FOR NO KEY UPDATE {'' if last else 'SKIP LOCKED'}",
-            candidates,
-            now,
-            now,
-            candidates,
-        )
-        if row is not None:
-            return str(row["thread_key"])
-    return None
-
-
-async def claim_thread(tx: Tx, owner: str, prefixes: Sequence[str], lease_s: float, now: datetime) -> Claim | None:
-    """Take the thread that has waited longest; see ``Store.claim_thread``."""
     at = build_micros(now)
-    key = await lock_waiting(tx, prefixes, at)
-    if key is None:
+    candidates = await find_waiting(tx, prefixes, at)
+    if not candidates:
         return None
     until = build_micros(now + timedelta(seconds=lease_s))
-    (thread,) = await tx.all(
-        "UPDATE thread SET owner = %s, lease_until = %s, epoch = epoch + 1 WHERE thread_key = %s"
-        " RETURNING epoch, past_left",
+    thread = await tx.one(
+        "WITH found AS (SELECT id FROM thread WHERE id = ANY(%s::bigint[])"
+        f" AND (open_since IS NOT NULL OR send_at <= %s) AND {_FREE} ORDER BY array_position(%s::bigint[], id)"
+        f" LIMIT 1 FOR NO KEY UPDATE {'' if wait else 'SKIP LOCKED'})"
+        " UPDATE thread SET owner = %s, lease_until = %s, epoch = epoch + 1 FROM found WHERE thread.id = found.id"
+        " RETURNING thread_key, epoch, past_left",
+        candidates[:1] if wait else candidates,
+        at,
+        at,
+        candidates,
         owner,
         until,
-        key,
     )
+    if thread is None:
+        raise Busy
+    key: str = thread["thread_key"]
     run = await tx.one(
         "UPDATE run SET attempt = attempt + 1 WHERE thread_key = %s AND ended_at IS NULL RETURNING *", key
     )

@@ -38,6 +38,8 @@ Row = Mapping[str, Any]
 CONNECT_TIMEOUT_S = 5
 STATEMENT_TIMEOUT_S = 30
 LOCK_TIMEOUT_S = 10
+IDLE_TIMEOUT_S = 5
+"""Between two statements of a transaction: a process that stands still lets go of its rows before others give up."""
 CONNECTIONS_MAX = 8
 TRIES = 8
 """Of a transaction that another one got in the way of."""
@@ -53,7 +55,7 @@ _PAUSE_S = 0.02
 APPLICATION = "hermod"
 _LIMITS = (
     f"SET LOCAL statement_timeout = '{STATEMENT_TIMEOUT_S}s'; SET LOCAL lock_timeout = '{LOCK_TIMEOUT_S}s';"
-    f" SET LOCAL idle_in_transaction_session_timeout = '{STATEMENT_TIMEOUT_S}s'"
+    f" SET LOCAL idle_in_transaction_session_timeout = '{IDLE_TIMEOUT_S}s'"
 )
 _BEGIN = f"BEGIN ISOLATION LEVEL READ COMMITTED; {_LIMITS}".encode()
 # A server that waits for standbys by its own settings (remote_apply) goes on doing so.
@@ -64,8 +66,9 @@ _BEGIN_DURABLE = _BEGIN + (
 _BEGIN_READ = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {_LIMITS}".encode()
 
 # Another transaction was in the way, and the same work from the beginning sees what that one left: a serialization
-# failure, a deadlock, and a row that was inserted at the same moment.
-_AGAIN = ("40001", "40P01", "23505")
+# failure, a deadlock, and a row that was inserted at the same moment. So did time, when this process stood still: the
+# server undid the transaction before it heard of a COMMIT.
+_AGAIN = ("40001", "40P01", "23505", "25P03")
 _READ_ONLY = "25006"
 
 

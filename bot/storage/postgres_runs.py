@@ -18,10 +18,10 @@ from bot.storage.base import (
     StepRow,
     StoreError,
 )
-from bot.storage.postgres_claims import NO_LIMIT, accept, add_outbox, check_claim, lock_thread
+from bot.storage.postgres_claims import NO_LIMIT, accept, add_outbox, check_claim, ensure_thread, lock_thread
 from bot.storage.postgres_connection import Row, Tx
 from bot.storage.postgres_ledger import add_usage
-from bot.storage.postgres_memory import append_messages, blank_message, save_summary
+from bot.storage.postgres_memory import append_messages, blank_message, lock_threads, save_summary
 from bot.storage.postgres_rows import (
     LAST_CHARACTER,
     build_micros,
@@ -129,8 +129,13 @@ async def finish_run(tx: Tx, claim: Claim, run_id: str, outcome: RunOutcome) -> 
     """End a run with everything that follows from it."""
     if outcome.state not in _FINAL:
         raise StoreError(f"a run ends as one of {_FINAL}, not as {outcome.state}")
-    await _check_unfinished(tx, claim, run_id)
     key, ended_at = claim.thread_key, build_micros(outcome.ended_at)
+    elsewhere = {item.thread_key for item in outcome.outbox} - {key}
+    if elsewhere:
+        await lock_threads(tx, key, *elsewhere)
+    await _check_unfinished(tx, claim, run_id)
+    for other in sorted(elsewhere):  # new ones, too, come in one order
+        await ensure_thread(tx, other, ended_at)
     await tx.do(
         "UPDATE run SET state = %s, error = %s, record = %s, ended_at = %s WHERE run_id = %s",
         outcome.state,

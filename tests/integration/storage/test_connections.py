@@ -156,7 +156,7 @@ async def test_every_transaction_has_limits_and_leaves_no_setting_behind(home: H
     async with connections(home) as made:
         for row, read_only in ((await made.run(look), "off"), (await made.read(look), "on")):
             assert row is not None
-            assert (row["statement"], row["lock"], row["idle"], row["read_only"]) == ("30s", "10s", "30s", read_only)
+            assert (row["statement"], row["lock"], row["idle"], row["read_only"]) == ("30s", "10s", "5s", read_only)
         outside = await made.connect()
         async with outside:
             plain = await (await outside.execute("SHOW statement_timeout")).fetchone()
@@ -175,6 +175,31 @@ async def test_a_lock_that_is_not_free_in_time_is_said_and_nothing_is_changed(ho
             with pytest.raises(StoreError, match="was locked by another session for too long"):
                 await made.run(wait_shortly)
     assert await home.run_sql("SELECT count(*) FROM lease") == [(0,)]
+
+
+async def test_whoever_stands_still_in_a_transaction_lets_go_of_its_rows_before_others_give_up(any_lab: Lab) -> None:
+    """As a process that is stopped, or whose machine sleeps; what it was doing is done anew when it wakes up."""
+    home = await make_home(any_lab)
+    locked_it, may_go_on, tries = asyncio.Event(), asyncio.Event(), 0
+
+    async def stand_still(tx: Tx) -> int:
+        nonlocal tries
+        tries += 1
+        row = await tx.one("SELECT last_seq FROM thread WHERE thread_key = %s FOR UPDATE", A)
+        assert row is not None
+        locked_it.set()
+        await may_go_on.wait()
+        await tx.do("INSERT INTO lease VALUES ('l', 'p', %s)", row["last_seq"])
+        return int(row["last_seq"])
+
+    async with opened(home.url) as store, connections(home) as made:
+        await put(store, "e1")
+        standing = asyncio.create_task(made.run(stand_still))
+        await locked_it.wait()
+        assert (await store.accept(new_item("e2"), queue_limit=9)).seq == 2
+        may_go_on.set()
+        assert (await standing, tries) == (2, 2)
+    assert await home.run_sql("SELECT lease_until FROM lease") == [(2,)]
 
 
 async def test_a_statement_that_takes_too_long_is_ended_on_the_server_and_said(home: Home) -> None:
