@@ -47,7 +47,7 @@ async def test_b057_a_refusal_for_a_while_ends_and_one_for_good_stops_the_typing
             await desk.outbound.set_status(thread, "is thinking")
         assert typing(server) == 1  # it is not asked again before Discord said so
 
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(30):
             while not server.typing_in(root):
                 await desk.outbound.set_status(thread, "is thinking")
                 await asyncio.sleep(0.01)

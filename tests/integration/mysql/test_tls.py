@@ -103,7 +103,7 @@ async def test_what_is_cancelled_over_tls_leaves_nothing_running(tls: Tls) -> No
             async with asyncio.timeout(1.0), open_mysql(tls.target("require"), statement_timeout_s=60.0) as db:
                 await db.fetch("select sleep(50) as over_tls")
         query = "select count(*) from information_schema.processlist where info like 'select sleep(50) as over_tls%'"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while await admin.value(query) != 0:  # noqa: ASYNC110 (the server sends no event)
                 await asyncio.sleep(0.02)
 

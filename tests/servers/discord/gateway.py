@@ -63,7 +63,7 @@ class Gateway(Objects):
         """How many sessions are connected."""
         return len(self.live())
 
-    async def wait_connected(self, timeout: float = 10.0, *, sessions: int = 1) -> Session:
+    async def wait_connected(self, timeout: float = 30.0, *, sessions: int = 1) -> Session:
         """Wait until so many sessions are connected; the newest."""
         await self.wait_until(lambda: len(self.live()) >= sessions, timeout)
         return self.live()[-1]

@@ -27,11 +27,11 @@ class Socket:
         await self.send(2, {"token": self.server.token, "intents": 1, "properties": {}} | fields)
 
     async def next(self) -> Json:
-        frame: Json = json.loads((await asyncio.wait_for(self.ws.receive(), 5)).data)
+        frame: Json = json.loads((await asyncio.wait_for(self.ws.receive(), 30)).data)
         return frame
 
     async def closed(self) -> int | None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             async for _ in self.ws:
                 pass
         return self.ws.close_code
@@ -144,7 +144,7 @@ async def test_events_come_over_zlib_stream(server: DiscordServer) -> None:
         inflate = zlib.decompressobj()
         await socket.identify()
         for wanted in ("op", "READY", "GUILD_CREATE"):
-            packed = (await asyncio.wait_for(socket.ws.receive(), 5)).data
+            packed = (await asyncio.wait_for(socket.ws.receive(), 30)).data
             assert packed.endswith(b"\x00\x00\xff\xff")
             frame = json.loads(inflate.decompress(packed))
             assert frame["t"] == wanted or (wanted == "op" and frame["op"] == 10)

@@ -153,7 +153,7 @@ class Socket:
             self._changed.notify_all()
 
     async def wait_for(self, predicate: Callable[[], bool]) -> None:
-        async with asyncio.timeout(5), self._changed:
+        async with asyncio.timeout(30), self._changed:
             await self._changed.wait_for(predicate)
 
     async def _frame(self, client: AsyncBaseSocketModeClient, message: dict[str, Any], raw: str | None) -> None:
@@ -223,8 +223,8 @@ async def test_one_connection_too_many_is_refused_without_a_hello(server: SlackS
     async with sockets(server, 1), aiohttp.ClientSession() as session:
         url = (await AsyncWebClient(base_url=server.base_url).apps_connections_open(app_token=server.app_token))["url"]
         async with session.ws_connect(url) as second:
-            assert (await second.receive_json(timeout=5))["reason"] == "too_many_websockets"
-            await second.receive(timeout=5)
+            assert (await second.receive_json(timeout=30))["reason"] == "too_many_websockets"
+            await second.receive(timeout=30)
             assert second.closed
         assert len(server.open_sockets) == 1
 

@@ -67,7 +67,7 @@ class Gate(ScriptedProvider):
 
 
 async def until(condition: Callable[[], bool | Awaitable[bool]]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while True:
             held = condition()
             if held if isinstance(held, bool) else await held:

@@ -134,7 +134,7 @@ class MemoryChat(PlainPlatform):
         self._posted.set()
         return Delivered(remote_id=self.next_id("m"))
 
-    async def wait_for_posts(self, count: int, timeout_s: float = 10.0) -> None:
+    async def wait_for_posts(self, count: int, timeout_s: float = 30.0) -> None:
         """Wait until so many posts are there."""
         async with asyncio.timeout(timeout_s):
             while len(self.posts) < count:

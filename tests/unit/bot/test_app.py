@@ -114,7 +114,7 @@ async def test_a_dispatcher_that_dies_ends_the_process_with_its_reason(
     async with opened(settings, chat) as app:
         monkeypatch.setattr(app.store, "claim_thread", broken)
         with pytest.raises(RuntimeError, match="nobody expected"):
-            await asyncio.wait_for(serve(app, settings, asyncio.Event()), 10)
+            await asyncio.wait_for(serve(app, settings, asyncio.Event()), 30)
         assert not app.alive
         assert not chat.opened
 
@@ -185,7 +185,7 @@ async def test_a_platform_that_refuses_the_tokens_ends_the_start_with_its_own_er
     chat.start_error = AdapterError("slack: bot_token was not accepted")
     async with opened(settings, chat) as app:
         with pytest.raises(AdapterError, match="bot_token was not accepted"):
-            await asyncio.wait_for(serve(app, settings, asyncio.Event()), 10)
+            await asyncio.wait_for(serve(app, settings, asyncio.Event()), 30)
     assert not chat.opened
 
 
@@ -197,7 +197,7 @@ async def test_a_port_that_is_taken_is_a_mistake_in_the_settings_with_its_remedy
         settings = settings.model_copy(update={"http": settings.http.model_copy(update={"port": port})})
         async with opened(settings, Connection()) as app:
             with pytest.raises(ConfigError, match=rf"port {port} .*\[http\]"):
-                await asyncio.wait_for(serve(app, settings, asyncio.Event()), 10)
+                await asyncio.wait_for(serve(app, settings, asyncio.Event()), 30)
 
 
 async def test_a_question_that_is_interrupted_while_the_counter_loads_does_not_spoil_the_next(
@@ -206,7 +206,7 @@ async def test_a_question_that_is_interrupted_while_the_counter_loads_does_not_s
     go_on = threading.Event()
 
     def load_slowly(model: str) -> TokenCounter:
-        go_on.wait(10)
+        go_on.wait(30)
         return load_counter(model)
 
     monkeypatch.setattr("bot.app.load_counter", load_slowly)
@@ -219,13 +219,13 @@ async def test_a_question_that_is_interrupted_while_the_counter_loads_does_not_s
 
         monkeypatch.setattr(local.app.store, "begin_run", tell)
         first = asyncio.create_task(local.ask("what is 1 + 1?"))
-        await asyncio.wait_for(begun.wait(), 5)
+        await asyncio.wait_for(begun.wait(), 30)
         first.cancel()
         await asyncio.wait({first})
         go_on.set()
         with local.app.session.stopping(local.thread.key):
             await local.app.dispatcher.work_all()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             answer = await local.ask("what is 17 * 23?")
     assert "391" in answer.text
 
@@ -260,10 +260,10 @@ async def test_a_platform_that_hangs_while_it_connects_does_not_keep_another_fro
     slow.hangs = True
     async with open_app(settings, {}, adapters={"slow": slow, "memory": chat}, prefixes=["slow:", "memory:"]) as app:
         starting = asyncio.create_task(app.start())
-        await asyncio.wait_for(chat.starting.wait(), 10)
+        await asyncio.wait_for(chat.starting.wait(), 30)
         await slow.starting.wait()
         await chat.accept(question())
-        await asyncio.wait_for(chat.posting.wait(), 10)
+        await asyncio.wait_for(chat.posting.wait(), 30)
         assert not starting.done()
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
@@ -277,6 +277,6 @@ async def test_a_platform_that_refuses_ends_the_start_of_the_others_at_once(sett
     refused.start_error = AdapterError("the token was not accepted")
     async with open_app(settings, {}, adapters={"slow": slow, "memory": refused}, prefixes=["memory:"]) as app:
         with pytest.raises(AdapterError, match="not accepted"):
-            await asyncio.wait_for(app.start(), 10)
+            await asyncio.wait_for(app.start(), 30)
         await app.stop(10)
     assert not slow.opened

@@ -189,7 +189,7 @@ async def test_who_may_not_stop_is_told_so_alone_where_the_platform_can_tell_one
     made = Desk(store, gate)
     async with made.running():
         await made.inbox.accept(message("hi"))
-        await asyncio.wait_for(gate.asked.wait(), 5)
+        await asyncio.wait_for(gate.asked.wait(), 30)
         await made.inbox.accept(replace(stop(author=GUEST), respond_to="1/token"))
         await made.inbox.accept(replace(stop(number=91, author=GUEST)))
         gate.open.set()

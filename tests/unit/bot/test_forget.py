@@ -85,7 +85,7 @@ async def test_a_thread_of_which_nothing_is_kept_says_so_and_leaves_no_line(stor
 
 
 async def test_answers_in_the_cache_are_counted_and_forgotten(store: SqliteStore, path: Path) -> None:
-    cache = AnswerCache(exact=MemoryExact())
+    cache = AnswerCache(exact=MemoryExact(), wait_s=30.0)
     for text, origin in (("one?", KEY), ("two?", KEY), ("three?", "memory:W1/C1/other")):
         await cache.keep(CacheQuestion(scope="s", text=text, context="c", origin=origin), "answer")
     memory = ThreadMemory(store, AuditLog(store, SystemClock()), cache=cache)

@@ -354,7 +354,7 @@ async def test_a_process_that_dies_at_any_moment_of_a_draft_leaves_exactly_one_w
         await until(lambda: _recorded(store, ""))
         await chat.showing.wait()
     else:
-        await asyncio.wait_for(store.died.wait(), 5)
+        await asyncio.wait_for(store.died.wait(), 30)
     working.cancel()
     await asyncio.wait({working})
     store.dies_at = ""

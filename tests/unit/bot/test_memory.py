@@ -103,7 +103,7 @@ async def test_a_long_output_can_be_read_in_a_later_turn_of_the_thread_only(stor
 
 
 async def test_an_answer_is_kept_for_its_own_channel_and_never_for_another(store: Store) -> None:
-    cache = AnswerCache(exact=MemoryExact(), clock=SystemClock())
+    cache = AnswerCache(exact=MemoryExact(), clock=SystemClock(), wait_s=30.0)
     made, provider = desk(store, [say("a b-tree"), say("asked again")], cache=cache)
     await ask(made, "what is an index?", first=1, thread="t1")
     await ask(made, "What is  an index", first=2, thread="t2")
@@ -128,7 +128,7 @@ async def test_an_answer_that_rests_on_live_data_is_not_kept_unless_the_tool_say
         """Describe."""
         return "five columns"
 
-    cache = AnswerCache(exact=MemoryExact(), clock=SystemClock())
+    cache = AnswerCache(exact=MemoryExact(), clock=SystemClock(), wait_s=30.0)
     live = [call(("count_rows", {})), say("5")]
     kept = [call(("describe", {})), say("five")]
     made, provider = desk(store, [*live, *live, *kept], registry=registry, cache=cache)

@@ -121,7 +121,7 @@ async def test_a_fetch_that_is_cancelled_leaves_the_rest_for_later(store: Store,
     chat.hang_on = "F2"
     await made.attachments.note([with_files(message("x"), FileRef(id="F1", name="a"), FileRef(id="F2", name="b"))])
     task = asyncio.create_task(made.attachments.fetch(KEY, None))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await chat.hanging.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

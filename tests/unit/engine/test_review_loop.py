@@ -113,7 +113,7 @@ async def test_an_answer_that_is_known_is_not_thrown_away_because_it_could_not_b
 
 
 async def test_no_answer_of_a_conversation_with_private_results_is_kept() -> None:
-    cache, registry = AnswerCache(exact=MemoryExact()), ToolRegistry()
+    cache, registry = AnswerCache(exact=MemoryExact(), wait_s=30.0), ToolRegistry()
 
     @registry.register(private=True, cache_ttl_s=60)
     def rows() -> str:

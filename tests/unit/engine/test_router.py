@@ -234,7 +234,7 @@ async def test_bug_17_the_timeout_of_a_route_ends_a_provider_that_ignores_it_wit
 ) -> None:
     a, b = hanging("a"), Actor("b", "from b")
     router = Router([Route(a, timeout_s=0.02), Route(b, priority=1)])
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         response = (await collect(router))[-1] if streaming else await router.complete(ask())
     assert isinstance(response, ModelResponse)
     assert (response.message.content, response.failures) == ("from b", ("a: no answer within 0.02 s",))
@@ -245,7 +245,7 @@ async def test_bug_17_the_timeout_of_a_route_ends_a_provider_that_ignores_it_wit
 async def test_a_deadline_that_is_nearer_than_the_timeout_is_not_the_providers_fault() -> None:
     a, b = hanging("a"), Actor("b")
     router = Router([Route(a, timeout_s=30.0), Route(b, priority=1)], clock=HandClock())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         error = await fail(router, ask(timeout_s=0.02))
     assert b.requests == [], "the deadline has passed, whatever the injected clock says"
     assert isinstance(error.failures[0], ProviderTimeout)
@@ -370,7 +370,7 @@ async def test_a_free_route_that_the_request_names_is_asked_first() -> None:
 
 async def test_hanging_providers_leave_a_free_route_its_time() -> None:
     router = Router([hanging("a"), Route(Actor("offline", "by rule"), free=True)])
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         assert await answer(router, ask(timeout_s=0.2)) == "by rule"
 
 
@@ -391,7 +391,7 @@ async def test_waiting_for_a_slot_ends_with_the_request_and_is_not_the_providers
     router = Router([Route(a, max_concurrency=1)])
     first = asyncio.create_task(answer(router))
     await asyncio.sleep(0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         error = await fail(router, ask(timeout_s=0.02))
     assert "no slot was free" in str(error)
     assert (router.states()[0].failures, len(a.requests)) == (0, 1)
@@ -426,7 +426,7 @@ async def test_nobody_waits_for_a_slot_of_a_provider_whose_breaker_is_open() -> 
     clock.seconds, a.gate = 60.0, asyncio.Event()
     probe = asyncio.create_task(answer(router))
     await asyncio.sleep(0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         assert await answer(router) == "from b"
     a.gate.set()
     assert await probe == "slow"

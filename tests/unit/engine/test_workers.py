@@ -134,7 +134,7 @@ async def test_an_agent_hands_tasks_to_several_workers_at_once_and_reads_their_f
 
     cast = Cast(boss=[hand(("analyst", "count"), ("researcher", "read")), "all known"], analyst=meet, researcher=meet)
     office = Office(cast)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         record = await office.ask()
     results = [json.loads(s.detail) for s in record.steps if s.kind == "tool"]
     assert results == [
@@ -227,7 +227,7 @@ async def test_a_worker_that_hangs_ends_in_time_for_the_agent_to_go_on() -> None
         return "never"
 
     cast = Cast(boss=[hand(("analyst", "count")), "nothing is known"], analyst=hang)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         record = await Office(cast, limits=Limits(run_deadline_s=1.5, tool_timeout_s=0.01)).ask()
     assert (record.answer, record.steps[1].error) == ("nothing is known", "deadline")
 
@@ -241,7 +241,7 @@ async def test_the_same_task_is_done_once_at_once_and_later() -> None:
 
     count = ("analyst", "count")
     cast = Cast(boss=[hand(count, count), hand(count), "done"], analyst=work)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         record = await Office(cast, limits=Limits(max_same_action=9)).ask(
             emit=lambda e: refused.set() if isinstance(e, ToolFinished) else None
         )

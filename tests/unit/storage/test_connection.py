@@ -267,7 +267,7 @@ async def test_closing_leaves_no_thread_behind(path: Path) -> None:
     await reader.close()
     await writer.close()
     for thread in started:
-        thread.join(timeout=5)
+        thread.join(timeout=30)
         assert not thread.is_alive()
 
 

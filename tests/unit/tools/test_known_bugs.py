@@ -103,10 +103,10 @@ async def test_bug_15_blocking_tools_run_beside_each_other_and_beside_the_loop()
 
     @registry.register
     def block() -> str:
-        together.wait(5)  # both are blocking at the same time
+        together.wait(30)  # both are blocking at the same time
         beat = threading.Event()
         loop.call_soon_threadsafe(beat.set)
-        return "went on" if beat.wait(5) else "the loop stood still"
+        return "went on" if beat.wait(30) else "the loop stood still"
 
     results = await ToolExecutor(registry).run(Run().ctx, [call("block", "a"), call("block", "b")])
     assert [result.content for result in results] == ["went on", "went on"]
