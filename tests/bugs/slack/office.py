@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agent_core.context import Clock
 from bot.app import App, open_app
 from bot.cli.serve import serve
 from bot.platforms import build_adapters
@@ -97,9 +98,14 @@ class Office:
 
 @asynccontextmanager
 async def open_office(
-    folder: Path, *, extra: str = "", slack: SlackServer | None = None, model: OpenAIServer | None = None
+    folder: Path,
+    *,
+    extra: str = "",
+    slack: SlackServer | None = None,
+    model: OpenAIServer | None = None,
+    clock: Clock | None = None,
 ) -> AsyncIterator[Office]:
-    """Start all three, and end them; ``extra`` are further settings."""
+    """Start all three, and end them; ``extra`` are further settings, and ``clock`` is Hermod's."""
     async with slack or SlackServer() as workspace, model or OpenAIServer() as llm:
         tokens = {"bot_token": workspace.bot_token, "app_token": workspace.app_token}
         config = folder / "hermod.toml"
@@ -108,7 +114,7 @@ async def open_office(
         settings = load_settings(config, {})
         adapters = build_adapters(settings)
         stop = asyncio.Event()
-        async with open_app(settings, {}, adapters=adapters, prefixes=["slack:"]) as app:
+        async with open_app(settings, {}, adapters=adapters, prefixes=["slack:"], clock=clock) as app:
             serving = asyncio.create_task(serve(app, settings, stop))
             await workspace.wait_connected()
             async with asyncio.timeout(60):

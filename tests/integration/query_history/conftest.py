@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from agent_core.context import SystemClock
 from bot.storage.sqlite import SqliteStore
+from tests.clocks import NoonClock
 from tests.servers.postgres import any_postgres, bare_postgres, postgres
 
 __all__ = ["any_postgres", "bare_postgres", "postgres"]
@@ -25,19 +25,11 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     await opened.close()
 
 
-class LeapClock(SystemClock):
-    """The machine's clock, set ahead by a test: real databases, but no waiting for minutes to pass.
+class LeapClock(NoonClock):
+    """Real databases, but no waiting for minutes to pass: from noon on, so that buckets of an hour begin with a test.
 
-    It begins at noon, so that buckets of an hour begin where a test begins, and the hours that a test lets pass are
-    all of one day, at whatever time of day it is run.
+    The hours that a test lets pass are all of one day.
     """
-
-    def __init__(self) -> None:
-        now = super().now()
-        self.ahead = now.replace(hour=12, minute=0, second=0, microsecond=0) + timedelta(days=1) - now
-
-    def now(self) -> datetime:
-        return super().now() + self.ahead
 
     def leap(self, **span: float) -> None:
         """Let time pass."""

@@ -6,13 +6,12 @@ import base64
 import csv
 import io
 import json
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from agent_core.context import SystemClock
 from agent_core.llm.offline import OfflineProvider
 from agent_core.llm.openai_compat import OpenAICompatible
 from agent_core.tools.builtin import register_builtin
@@ -22,6 +21,7 @@ from bot.tools.databases import register_database_tools
 from bot.tools.query_history.reading import record_postgres
 from bot.tools.slow_queries.redact_sql import fingerprint_sql
 from bot.tools.targets import Targets
+from tests.clocks import NoonClock
 from tests.integration.reports.stage import DIVIDES, WRITES, Stage, plan_call, read_body, remember
 from tests.servers.openai import OpenAIServer, Reply, Request
 from tests.servers.openai.script import Call
@@ -33,18 +33,7 @@ BLUE = (0x1F / 255, 0x6F / 255, 0xEB / 255)
 OPTIMIZER = "^You are sql_optimizer"
 
 
-class HourClock(SystemClock):
-    """The machine's clock, set ahead by a test; it begins at a full hour."""
-
-    def __init__(self) -> None:
-        now = super().now()
-        self.ahead = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1) - now
-
-    def now(self) -> datetime:
-        return super().now() + self.ahead
-
-
-async def make_history(lab: Lab, store: SqliteStore, clock: HourClock) -> Targets:
+async def make_history(lab: Lab, store: SqliteStore, clock: NoonClock) -> Targets:
     """Four hours in each of which a statement runs, slower and slower."""
     database, role = await lab.create_database(), await lab.create_reader()
     targets = lab.targets(database, role, name="shop")
@@ -58,7 +47,7 @@ async def make_history(lab: Lab, store: SqliteStore, clock: HourClock) -> Target
     return targets
 
 
-def build_registry(targets: Targets, store: SqliteStore, clock: HourClock) -> ToolRegistry:
+def build_registry(targets: Targets, store: SqliteStore, clock: NoonClock) -> ToolRegistry:
     registry = ToolRegistry()
     register_database_tools(registry, targets, store, clock)
     register_builtin(registry)
@@ -66,7 +55,7 @@ def build_registry(targets: Targets, store: SqliteStore, clock: HourClock) -> To
 
 
 async def test_a_plain_report_of_a_real_server_says_what_is_slow(any_postgres: Lab, store: SqliteStore) -> None:
-    clock = HourClock()
+    clock = NoonClock()
     targets = await make_history(any_postgres, store, clock)
     stage = Stage(store, OfflineProvider(), registry=build_registry(targets, store, clock), targets=targets)
     answer = await stage.run(at=clock.now())
@@ -84,7 +73,7 @@ async def test_a_plain_report_of_a_real_server_says_what_is_slow(any_postgres: L
 async def test_a_written_report_has_a_chart_of_what_is_known_a_table_and_evidence(
     any_postgres: Lab, store: SqliteStore, server: OpenAIServer, model: OpenAICompatible, bucket: str, drawn: bool
 ) -> None:
-    clock, fingerprint = HourClock(), fingerprint_sql(SLEEPS.format("$1"))
+    clock, fingerprint = NoonClock(), fingerprint_sql(SLEEPS.format("$1"))
     targets = await make_history(any_postgres, store, clock)
     end = clock.now()
     day = f"{end - timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}/{end:%Y-%m-%dT%H:%M:%SZ}"

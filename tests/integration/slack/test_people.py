@@ -12,6 +12,7 @@ import pytest
 from adapters.slack.manifest import BOT_EVENTS, BOT_SCOPES
 from bot.feedback import THANKS_DOWN, THANKS_UP
 from tests.bugs.slack.office import Office, open_office
+from tests.clocks import NoonClock
 from tests.servers.slack import SlackServer
 
 LOOKING_TOOL = '''
@@ -33,12 +34,12 @@ def register(registry):
 
 @pytest.fixture
 async def office(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Office]:
-    """A workspace that grants and sends exactly what the manifest asks for."""
+    """A workspace that grants and sends exactly what the manifest asks for; what one used today is asked for there."""
     (tmp_path / "looking_tool.py").write_text(LOOKING_TOOL)
     monkeypatch.syspath_prepend(str(tmp_path))
     slack = SlackServer(scopes=tuple(BOT_SCOPES), subscriptions=BOT_EVENTS)
     extra = '[tools]\nmodules = ["looking_tool"]\n[targets.shop]\nurl = "postgresql://hermod@127.0.0.1:9/shop"\n'
-    async with open_office(tmp_path, extra=extra, slack=slack) as office:
+    async with open_office(tmp_path, extra=extra, slack=slack, clock=NoonClock()) as office:
         office.model.on().text("the disk is full")
         yield office
         assert office.slack.violations == []
