@@ -35,6 +35,9 @@ MOST_FINGERPRINTS = 5
 LEAST_POINTS = 2
 """Of a trend with numbers, for a chart."""
 
+EXPECTED = ("no_history", "unsupported")
+"""Codes of failures that are in the nature of things: too little is stored yet, or a target is of another kind."""
+
 _UNTOLD = frozenset({"read_output", "current_time"})
 _TREND = "query_trend"
 _PLAIN_STATES = ("ok", "unknown")
@@ -71,6 +74,12 @@ class EvidenceCall:
         error = self.value.get("error") if isinstance(self.value, Mapping) else None
         return str(error.get("message") or error.get("code")) if isinstance(error, Mapping) else "it failed"
 
+    @property
+    def code(self) -> str:
+        """The code of its failure; empty when it did not fail, or says none."""
+        error = self.value.get("error") if isinstance(self.value, Mapping) and not self.result.ok else None
+        return str(error.get("code") or "") if isinstance(error, Mapping) else ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
@@ -97,6 +106,13 @@ class Evidence:
             return self.finding.gap
         failures = [call.failure for call in self.calls]
         return failures[0] if failures and all(failures) else ""
+
+    @property
+    def expected(self) -> str:
+        """The code of a gap that is no fault, one of ``EXPECTED``; empty for others, and where there is no gap."""
+        codes = {call.code for call in self.calls}
+        only = next(iter(codes)) if len(codes) == 1 else ""
+        return only if self.gap and not self.finding.gap and only in EXPECTED else ""
 
 
 @dataclass(slots=True)

@@ -258,6 +258,7 @@ class ReportRunner:
             redact(done.written),
             evidence,
             chinese=brief.chinese,
+            zone=brief.firing.spec.zone,
             dropped=done.dropped,
             reason="" if done.written else _why_unwritten(done),
         )

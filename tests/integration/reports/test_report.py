@@ -22,6 +22,7 @@ from bot.redact import SecretRedactor
 from bot.storage.sqlite import SqliteStore
 from tests.integration.reports.stage import (
     DIVIDES,
+    SLOW,
     WRITES,
     Desk,
     Stage,
@@ -173,7 +174,7 @@ async def test_without_a_model_the_templates_own_requests_are_run_and_that_is_sa
     answer = await stage.run(targets=("shop",))
     title, found, note = answer.text.splitlines()
     assert title.startswith("**Daily database report: morning** · shop · ")
-    assert found == "- **shop**: 1 slow statement, the slowest 2.5 s a call [sql_optimizer:a1]"
+    assert found == f"- **shop**: 1 slow statement, the slowest 2.5 s a call `{SLOW}` [sql_optimizer:a1]"
     assert note == "Written without a language model: these are numbers that nobody has weighed."
     assert sorted(stage.desk.asked) == sorted(
         [
@@ -271,7 +272,7 @@ async def test_a_chinese_task_gets_a_chinese_report(store: SqliteStore) -> None:
     title, crm, shop, note = answer.text.splitlines()
     assert title == "**数据库日报：morning** · shop, crm · 2026-03-01 09:00 至 2026-03-02 09:00 (Europe/Berlin)"
     assert crm == "- **crm**: cannot connect to target 'crm'"
-    assert shop == "- **shop**: 1 条慢语句，最慢的每次 2.5 秒 [sql_optimizer:a1]"
+    assert shop == f"- **shop**: 1 条慢语句，最慢的每次 2.5 s `{SLOW}` [sql_optimizer:a1]"
     assert note == "以下内容未使用语言模型：仅列出数字，未经评估。 12 项中有 6 项没有结果，原因见线程。"
     body, _ = read_body(answer)
     assert "**未能查明**" in body

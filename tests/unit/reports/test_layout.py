@@ -137,7 +137,8 @@ def test_more_targets_than_lines_are_counted_and_stand_in_the_body() -> None:
 def test_statements_that_only_may_have_been_slow_are_not_nothing() -> None:
     value = {"ok": True, "target": "shop", "rows": [], "may_have_exceeded": [{"sql": "select 1", "max_s": 3.0}]}
     report = lay_out(TITLE, "", [found("a1", call("a1", "get_slow_queries", value), offline=True)], chinese=False)
-    assert "1 slow statement, the slowest 3 s a call" in report.headline
+    assert "1 statement may have been slow, 3 s at most `select 1`" in report.headline
+    assert "slowest" not in report.headline
 
 
 def test_sources_name_times_and_statements() -> None:
@@ -147,3 +148,124 @@ def test_sources_name_times_and_statements() -> None:
     report = lay_out(TITLE, "x\n---\ny", [found("a1", one)], chinese=True)
     assert "**来源**" in report.body
     assert "`compare_windows` shop, A/B → C/D (未完全覆盖), 语句 `f0` `f1` `f2` `f3` `f4` (+3)" in report.body
+
+
+def fails(id: str, tool: str, target: str, code: str, **arguments: object) -> Evidence:
+    error = {"code": code, "message": f"{tool} cannot do that on {target}"}
+    return found(id, call(id, tool, {"ok": False, "error": error}, target=target, **arguments), offline=True)
+
+
+def before(day: int) -> str:
+    """A day of March, as tools read it."""
+    return f"2026-03-0{day + 1}T08:00:00Z/2026-03-0{day + 2}T08:00:00Z"
+
+
+def test_what_is_not_stored_yet_is_one_plain_line_and_no_part_that_failed() -> None:
+    evidence = [
+        found("a1", SLOW, offline=True),
+        *(
+            fails(f"a{n}", "compare_windows", "shop" if n < 4 else "crm", "no_history", a=before(n % 2))
+            for n in range(2, 6)
+        ),
+    ]
+    report = lay_out(TITLE, "", evidence, chinese=False)
+    assert "came to nothing" not in report.headline
+    (line,) = [line for line in report.body.splitlines() if "nothing to compare with yet" in line]
+    assert line.startswith("- **shop, crm** `compare_windows` against 2026-03-01, 2026-03-02: ")
+    assert all(f"[sql_optimizer:a{n}]" in line for n in range(2, 6))
+    assert "cannot do that" not in report.body
+
+
+def test_a_first_day_on_which_all_is_as_usual_is_one_line_that_says_what_is_missing() -> None:
+    quiet = call("a1", "index_health", {"ok": True, "target": "shop", "rows": []})
+    evidence = [found("a1", quiet, offline=True), fails("a2", "compare_windows", "shop", "no_history")]
+    report = lay_out(TITLE, "", evidence, chinese=False)
+    assert report.body == ""
+    (line,) = report.headline.splitlines()
+    assert "nothing to report (tool calls: 1; nothing to compare with yet" in line
+
+
+def test_a_target_that_tools_are_not_for_is_one_line_behind_those_with_findings() -> None:
+    tools = ("get_slow_queries", "compare_windows", "db_health")
+    evidence = [
+        *(fails(f"a{n}", tool, "lite", "unsupported") for n, tool in enumerate(tools, 2)),
+        found("a1", SLOW, offline=True),
+        fails("a9", "db_health", "crm", "connection_failed"),
+    ]
+    report = lay_out(TITLE, "", evidence, chinese=False)
+    lines = report.headline.splitlines()
+    assert lines[1] == "- **crm**: db_health cannot do that on crm"
+    assert lines[2].startswith("- **shop**: 1 slow statement")
+    assert lines[3] == "- **lite**: nothing in this report is for this kind of target"
+    assert lines[4].endswith("1 of 5 parts came to nothing; the thread says why.")
+    labels = "[sql_optimizer:a2] [sql_optimizer:a3] [sql_optimizer:a4]"
+    told = "`get_slow_queries`, `compare_windows`, `db_health`: not for this kind of target"
+    assert f"- **lite** {told} {labels}" in report.body
+    alone = lay_out(TITLE, "", evidence[:3], chinese=False)
+    assert "nothing to report" not in alone.headline
+    assert "- **lite**: nothing in this report is for this kind of target" in alone.headline
+
+
+def test_targets_that_are_as_usual_take_one_line_behind_those_with_findings() -> None:
+    quiet = [
+        found(f"a{n}", call(f"a{n}", "db_health", {"ok": True, "target": f"db{n}", "rows": []}), offline=True)
+        for n in range(2, 9)
+    ]
+    report = lay_out(TITLE, "", [*quiet, found("a1", SLOW, offline=True)], chinese=False)
+    assert report.headline.splitlines()[1].startswith("- **shop**: 1 slow statement")
+    assert report.headline.splitlines()[2] == "- **db2, db3, db4, db5, db6, db7, db8**: nothing unusual"
+
+
+def test_the_headline_names_the_worst_statement_with_units() -> None:
+    slow = [{"sql": "select a", "duration": 0.176}, {"sql": "select b", "duration": 2.51}]
+    moved = [
+        {"change": "regressed", "extra_s": 2.9, "mean_a_s": 0.0458, "mean_b_s": 0.0869, "sql": f"select {'c' * 200}"},
+        {"change": "new", "extra_s": 9.0, "mean_b_s": 0.5, "sql": "select d"},
+    ]
+    range_before = "2026-03-01T23:30:00Z/2026-03-02T23:30:00Z"
+    evidence = [
+        found("a1", call("a1", "get_slow_queries", {"ok": True, "target": "shop", "rows": slow}), offline=True),
+        found("a2", call("a2", "compare_windows", {"ok": True, "target": "shop", "rows": moved}, a=range_before)),
+    ]
+    evidence = [found(one.finding.assignment.id, *one.calls, offline=True) for one in evidence]
+    headline = lay_out(TITLE, "", evidence, chinese=False, zone="Europe/Berlin").headline
+    assert "2 slow statements, the slowest 2.51 s a call `select b` [sql_optimizer:a1]" in headline
+    assert "1 regressed, 1 new against 2026-03-02, 45.8 ms → 86.9 ms a call `select ccc" in headline
+    assert len(headline.splitlines()[1]) < LINE_CHARS
+    chinese = lay_out(TITLE, "", evidence, chinese=True, zone="Europe/Berlin").headline
+    assert "2 条慢语句，最慢的每次 2.51 s `select b`" in chinese
+    assert "1 条变慢, 1 条新出现 对比 2026-03-02" in chinese
+
+
+def test_times_are_those_of_the_jobs_zone() -> None:
+    window = {"asked_start": "2026-03-01T08:00:00Z", "start": "2026-03-01T08:00:07Z"}
+    window |= {"asked_end": "2026-03-02T08:00:00Z", "end": "2026-03-02T08:00:00Z"}
+    value = {
+        "ok": True,
+        "target": "shop",
+        "window": window,
+        "coverage": {"complete": False, "reasons": ["nothing is known of the time before 2026-03-01T08:00:07Z"]},
+        "rows": [{"sql": "select '2026-03-01T08:00:07Z'", "duration": 1.0}],
+    }
+    asked = "2026-03-01T08:00:00Z/2026-03-02T08:00:00Z"
+    one = found("a1", call("a1", "get_slow_queries", value, time_range=asked), offline=True)
+    body = lay_out(TITLE, "", [one], chinese=False, zone="Asia/Shanghai").body
+    assert "Window: 2026-03-01 16:00 → 2026-03-02 16:00" in body
+    assert "before 2026-03-01 16:00:07" in body
+    assert "UTC" not in body
+    assert "`get_slow_queries` shop, 2026-03-01 16:00 – 2026-03-02 16:00 (partly covered)" in body
+    assert "select '2026-03-01T08:00:07Z'" in body
+
+
+def test_a_shift_is_compared_with_the_hours_before_it() -> None:
+    value = {"ok": True, "target": "shop", "rows": [{"change": "new", "sql": "select 1"}]}
+    hours = "2026-03-01T20:00:00Z/2026-03-02T08:00:00Z"
+    one = found("a1", call("a1", "compare_windows", value, a=hours), offline=True)
+    report = lay_out(TITLE, "", [one], chinese=False, zone="Europe/Berlin")
+    assert "1 new against 2026-03-01 21:00 – 2026-03-02 09:00 [sql_optimizer:a1]" in report.headline
+
+
+def test_a_line_is_not_cut_inside_of_code() -> None:
+    line = f"{'word ' * 75}`select a, b, c from orders where customer_id = $1` is slow"
+    headline = lay_out(TITLE, f"{line}\n---\nbody", [found("a1", SLOW)], chinese=False).headline
+    assert headline.splitlines()[1] == f"{'word ' * 75}…"
