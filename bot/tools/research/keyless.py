@@ -29,7 +29,7 @@ class Keyless:
 
     Args:
         timeout_s: for one search, in seconds.
-        proxy: an HTTP proxy for the library; None: what its variable ``DDGS_PROXY`` says, else none.
+        proxy: an HTTP proxy for the library; None: what ``DDGS_PROXY`` says, else the usual variables for proxies.
         ca_file: certificates that are trusted in the place of the usual ones; None: those.
     """
 

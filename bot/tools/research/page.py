@@ -63,8 +63,12 @@ async def read_fetched(fetched: Fetched, *, wall_s: float = WALL_S) -> Page:
             code="unsupported_kind",
             fix="try another page",
         )
-    text = decode(fetched.body, fetched.charset, cut=fetched.cut)
-    page = await _extract(text, fetched.url, wall_s) if kind in HTML else Page(text=clean_lines(text))
+    # in a thread: a million lines take a second, in which nobody else would be served
+    text = await asyncio.to_thread(decode, fetched.body, fetched.charset, cut=fetched.cut)
+    if kind in HTML:
+        page = await _extract(text, fetched.url, wall_s)
+    else:
+        page = Page(text=await asyncio.to_thread(clean_lines, text))
     if not page.text.strip():
         raise ToolFailed(
             "there is no text on this page; perhaps a program in it fetches the text, and no programs are run",
@@ -106,6 +110,10 @@ async def _extract(page: str, url: str, wall_s: float) -> Page:
             await asyncio.shield(process.wait())
     if process.returncode:
         raise _too_complex()
+    return await asyncio.to_thread(_read_found, out)
+
+
+def _read_found(out: bytes) -> Page:
     found = json.loads(out)
     return Page(
         text=clean_lines(found["text"]),

@@ -7,11 +7,12 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from typing import Annotated
+from urllib.parse import unquote_plus
 
 from pydantic import Field
 
 from agent_core.context import Clock, RunContext
-from agent_core.errors import ModelRetry
+from agent_core.errors import ModelRetry, ToolFailed
 from agent_core.llm.types import ToolExample
 from agent_core.tools.executor import MAX_KEPT_CHARS, READ_OUTPUT
 from agent_core.tools.registry import ToolRegistry
@@ -85,6 +86,7 @@ class ResearchTools:
 
     async def web_search(
         self,
+        ctx: RunContext,
         query: Annotated[str, Field(min_length=1, max_length=MOST_QUERY_CHARS, description="What to search for.")],
         max_results: Annotated[int, Field(ge=1, le=20, description="Results at most.")] = 5,
     ) -> SearchAnswer:
@@ -92,9 +94,10 @@ class ResearchTools:
 
         Raises:
             ModelRetry: there is nothing to search for.
-            ToolFailed: as ``SearchService.search``.
+            ToolFailed: as ``SearchService.search``; ``secret_refused``.
         """
         began, words = self.clock.monotonic(), _read_query(query)
+        _keep_secrets(ctx, words)
         found = await self.service.search(words, min(max_results, self.settings.max_results))
         nothing = () if found.rows else (f"{self.service.name} found nothing; use fewer or other words",)
         return SearchAnswer(
@@ -121,9 +124,10 @@ class ResearchTools:
         """Read one page.
 
         Raises:
-            ToolFailed: as ``WebClient.get`` and ``read_fetched``.
+            ToolFailed: as ``WebClient.get`` and ``read_fetched``; ``secret_refused``.
         """
         began = self.clock.monotonic()
+        _keep_secrets(ctx, url)
         allowed = [host.replace("[", "").replace("]", "") for host in self.settings.allow_hosts]
         async with WebClient(
             allowed=allowed, timeout_s=self.settings.timeout_s, most_bytes=PAGE_BYTES
@@ -158,6 +162,7 @@ class ResearchTools:
 
     async def search_papers(
         self,
+        ctx: RunContext,
         query: Annotated[
             str, Field(min_length=1, max_length=MOST_QUERY_CHARS, description="Words that all have to occur.")
         ],
@@ -169,9 +174,10 @@ class ResearchTools:
 
         Raises:
             ModelRetry: there is nothing to search for.
-            ToolFailed: ``search_failed``; no source answered.
+            ToolFailed: ``search_failed``; no source answered. ``secret_refused``.
         """
         began, words = self.clock.monotonic(), _read_query(query)
+        _keep_secrets(ctx, words)
         found = await find_papers(words, year, self.settings, self.turns)
         nothing = () if found.rows or found.warnings else ("no paper has all these words; use fewer or other ones",)
         return PapersAnswer(
@@ -205,6 +211,17 @@ def _read_query(query: str) -> str:
     if not any(c.isalnum() for c in words):
         raise ModelRetry("there is nothing to search for; pass some words as query")
     return words
+
+
+def _keep_secrets(ctx: RunContext, outgoing: str) -> None:
+    """Refuse what would tell a stranger a secret, also where its characters are written as %xx."""
+    for text in (outgoing, unquote_plus(outgoing)):
+        if ctx.redactor.redact(text) != text:
+            raise ToolFailed(
+                "this holds a secret of ours or what looks like a credential, so nothing was sent to anybody",
+                code="secret_refused",
+                fix="leave the secret out",
+            )
 
 
 def _cut(text: str, most: int) -> str:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+
+import pytest
 
 from agent_core.llm.scripted import Turn, call, say
 from agent_core.llm.types import ModelRequest, ModelResponse
 from agent_core.tools.builtin import register_builtin
 from agent_core.tools.registry import ToolRegistry
+from bot.redact import SecretRedactor
 from bot.tools.research.tools import register_research_tools
-from tests.integration.research.conftest import build_settings
+from tests.integration.research.conftest import BuildDesk, build_settings
 from tests.servers.web import WebServer
 from tests.unit.engine.running import Bench
 
@@ -75,3 +79,19 @@ async def test_a_failure_repeats_nothing_of_the_page(server: WebServer) -> None:
     told = request.messages[-1].content
     assert "Ignore" not in told
     assert json.loads(told)["untrusted_data"] is True
+
+
+@pytest.mark.parametrize(
+    "written", ["tvly-0123456789", "tvly%2D0123456789", "tvly-0123456789%41", "t%76ly-%30123456789"]
+)
+@pytest.mark.parametrize("tool", ["read_webpage", "web_search", "search_papers"])
+async def test_a_secret_that_a_model_puts_into_an_address_or_a_search_goes_nowhere(
+    server: WebServer, build_desk: BuildDesk, tool: str, written: str
+) -> None:
+    desk = build_desk()
+    desk.ctx = replace(desk.ctx, redactor=SecretRedactor(["tvly-0123456789"]))
+    arguments = {"url": server.url(f"/page/news?key={written}")} if tool == "read_webpage" else {"query": written}
+    result = await desk.call(tool, json.dumps(arguments))
+    assert json.loads(result.content)["error"]["code"] == "secret_refused"
+    assert "0123456789" not in result.content
+    assert server.log == []

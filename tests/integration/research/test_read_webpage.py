@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -161,6 +168,82 @@ async def test_a_reader_that_does_not_end_is_killed() -> None:
         await read_fetched(html, wall_s=0.01)  # no process starts as quickly as this
     assert failed.value.code == "page_too_complex"
     assert (await read_fetched(html)).text == "Some text of a short page."
+
+
+async def test_others_are_served_while_a_long_text_is_read() -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.create_task(count())
+    text = Fetched(url="http://x.org/", kind="text/plain", charset="", body=b"a\n" * 300_000, cut=False)
+    assert len((await read_fetched(text)).text) == 599_999
+    others.cancel()
+    assert turns > 10
+
+
+def test_what_a_page_grows_to_in_its_reader_is_cut() -> None:
+    page = f"<html><head><title>{'t' * 500}</title></head><body><p>{'word ' * 500}</p></body></html>"
+    code = "from bot.tools.research import extract; extract.MOST_CHARS = 160; extract.main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "http://x.org/"],
+        input=page,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    found = json.loads(done.stdout)
+    assert (len(found["text"]), found["title"]) == (160, "tttttttttt")
+
+
+async def test_a_reader_ends_with_the_run_that_wanted_it() -> None:
+    page = b"<html><body><p>" + b"a<br>" * 400_000 + b"</p></body></html>"  # takes longer than it may
+    fetched = Fetched(url="http://x.org/", kind="text/html", charset="", body=page, cut=False)
+    reading = asyncio.create_task(read_fetched(fetched, wall_s=120))
+    async with asyncio.timeout(60):
+        while not any(used_s > 2 for used_s in find_readers().values()):  # noqa: ASYNC110  # a process has no event
+            await asyncio.sleep(0.02)  # until it has all of the page, and works on it
+    reader = max(find_readers(), key=find_readers().__getitem__)
+    async with asyncio.timeout(5):  # it would go on for longer
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+    assert not Path(f"/proc/{reader}").exists()  # nor does it wait for somebody who asks how it ended
+
+
+@pytest.mark.parametrize(
+    ("bound", "burn", "ended"),
+    [
+        ("CPU_S = 1", "while True: pass", -signal.SIGKILL),
+        ("MEMORY_BYTES = 300 << 20", "bytearray(400 << 20)", 1),
+    ],
+)
+def test_a_reader_takes_no_more_than_its_bounds(bound: str, burn: str, ended: int) -> None:
+    code = (
+        "from bot.tools.research import extract\n"
+        f"extract.{bound}\n"
+        f"def burn(page, url):\n    {burn}\n    return {{}}\n"
+        "extract.read_page = burn\n"
+        "extract.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "x"], input=b"<p>", capture_output=True, timeout=60, check=False)
+    assert done.returncode == ended, done.stderr
+
+
+def find_readers() -> dict[int, float]:
+    """Return the processes of ours that read a page, and how much of a processor's time each has used, in seconds."""
+    found = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[1]) == os.getpid() and b"research.extract" in stat.with_name("cmdline").read_bytes():
+                found[int(stat.parent.name)] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return found
 
 
 async def test_an_address_that_is_none_is_told(build_desk: BuildDesk) -> None:
