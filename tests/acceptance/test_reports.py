@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +46,12 @@ url = "{url}"
 [collector]
 enabled = false
 [reports.daily]
-cron = "0 9 * * *"
+cron = "0 {hour} * * *"
 timezone = "Europe/Berlin"
 channel = "slack:T0FAKE/{channel}"
 task = "What cost most on shop since yesterday?"
 [reports.guild]
-cron = "0 9 * * *"
+cron = "0 {hour} * * *"
 channel = "discord:{guild}/{general}"
 task = "What cost most on shop since yesterday?"
 """
@@ -144,7 +145,8 @@ async def open_office(folder: Path, lab: Lab, *, model_url: str | None) -> Async
         await admin.execute(TABLES)
     url = lab.server.url(database, user=role, password=PASSWORD)
     async with SlackServer(ack_timeout=10.0) as slack, DiscordServer() as discord:
-        extra = SETTINGS.format(url=url, channel=CHANNEL, guild=discord.guild_id, general=discord.general)
+        hour = (datetime.now(UTC).hour + 12) % 24  # far from now: only what is asked for is posted
+        extra = SETTINGS.format(url=url, channel=CHANNEL, guild=discord.guild_id, general=discord.general, hour=hour)
         hermod = HermodProcess(folder, slack_url=slack.base_url, model_url=model_url, discord=discord, extra=extra)
         await hermod.start()
         try:

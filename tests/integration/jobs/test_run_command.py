@@ -8,6 +8,7 @@ from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from sqlite3 import connect
 from typing import Any
@@ -25,11 +26,11 @@ url = "sqlite:///{folder}/shop.db"
 [collector]
 enabled = false
 [reports.daily]
-cron = "0 9 * * *"
+cron = "0 {hour} * * *"
 channel = "slack:{channel}"
 task = "What cost most on shop since yesterday?"
 [reports.nowhere]
-cron = "0 9 * * *"
+cron = "0 {hour} * * *"
 channel = "slack:T0FAKE/C9GONE"
 task = "What cost most?"
 """
@@ -62,7 +63,8 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
     with closing(connect(tmp_path / "shop.db")) as made:
         made.execute("create table orders (id int)")
     async with SlackServer(ack_timeout=10.0) as slack:
-        extra = SETTINGS.format(folder=tmp_path, channel=CHANNEL)
+        hour = (datetime.now(UTC).hour + 12) % 24  # far from now: only what is asked for is made
+        extra = SETTINGS.format(folder=tmp_path, channel=CHANNEL, hour=hour)
         yield Place(
             folder=tmp_path,
             slack=slack,
