@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 COMMAND_THREAD = "command-"
 """Begins the ``thread`` of a slash command that was given in a channel: it belongs to no thread, so the platform's id
@@ -374,6 +374,15 @@ class Problem:
     what: str
     fix: str
     fatal: bool = True
+
+
+@runtime_checkable
+class CompletesPosts(Protocol):
+    """An adapter whose posts take several calls, so that one that was interrupted may be there in part."""
+
+    async def complete_post(self, reply: Reply, remote_id: str) -> None:
+        """Do what is missing of a post that ``find_posted`` found (its files). May be repeated; never raises."""
+        ...
 
 
 class ChatAdapter(Protocol):

@@ -14,6 +14,7 @@ import structlog
 
 from adapters.chat import (
     ChatAdapter,
+    CompletesPosts,
     Delivered,
     Delivery,
     Draft,
@@ -246,6 +247,8 @@ class Sender:
             before, found = found, await self._find(adapter, reply)
             match found:
                 case Delivered(remote_id=remote_id):
+                    if isinstance(adapter, CompletesPosts):
+                        await _within(CALL_TIMEOUT_S, adapter.complete_post(reply, remote_id))
                     await self._found(claim, row, remote_id)
                     return True
                 case None if before is None:

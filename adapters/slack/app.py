@@ -315,6 +315,10 @@ class SlackAdapter:
         """Look in the thread for our own message whose metadata holds ``key``."""
         return await self._outbound.find_posted(thread, key)
 
+    async def complete_post(self, reply: Reply, remote_id: str) -> None:
+        """Post those files of a reply that are not there, after its text was found."""
+        await self._outbound.complete_post(reply, remote_id)
+
     async def set_status(self, thread: ThreadRef, text: str) -> None:
         """Show that work goes on. Best effort; never raises."""
         await self._outbound.set_status(thread, text)

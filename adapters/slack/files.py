@@ -6,7 +6,7 @@ import base64
 import binascii
 import io
 import json
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -42,12 +42,19 @@ class SlackFiles:
         self._hosts = frozenset(hosts)
 
     async def upload(
-        self, attachment: Attachment, *, channel: str, thread_ts: str | None, caption: str = ""
+        self,
+        attachment: Attachment,
+        *,
+        channel: str,
+        thread_ts: str | None,
+        caption: str = "",
+        unless: Callable[[], Awaitable[bool]] | None = None,
     ) -> Failed | None:
         """Upload one file into a thread; None when it is there.
 
         The caption is plain text: Slack answers ``internal_error`` to blocks beside an upload. What Slack tells
-        about the finished file is not needed, so an answer without it is fine.
+        about the finished file is not needed, so an answer without it is fine. ``unless`` is asked when only the last
+        step is left: true when the file need not be posted any more.
         """
         try:
             content = read_content(attachment)
@@ -64,7 +71,7 @@ class SlackFiles:
         if isinstance(place, Failed):
             return place
         failed = await self._send(text_of(place, "upload_url"), content)
-        if failed is not None:
+        if failed is not None or (unless is not None and await unless()):
             return failed
         done = await self._client.call(
             "files.completeUploadExternal",

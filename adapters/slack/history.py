@@ -95,6 +95,30 @@ async def find_posted(
     return InDoubt(reason="there are too many messages to look through")
 
 
+async def fetch_files_behind(
+    client: SlackClient, *, channel: str, thread_ts: str | None, ts: str, identity: Identity
+) -> frozenset[str] | Failed:
+    """Read the names of the files of ours that stand behind a message of ours and, in a thread, before our next reply.
+
+    A file carries no metadata, so nothing else tells whose it is.
+    """
+    own: dict[str, Wire] = {}
+    cursor: str | None = None
+    for _ in range(MAX_PAGES if thread_ts else CHANNEL_PAGES):
+        page = await fetch_page(client, channel, thread_ts, cursor=cursor, since=ts)
+        if isinstance(page, Failed):
+            return page
+        messages = {text_of(m, "ts"): m for m in parts_of(page, "messages")}
+        own |= {at: m for at, m in messages.items() if at > ts and is_own(m, identity)}
+        cursor = text_of(part_of(page, "response_metadata"), "next_cursor")
+        if not cursor or (thread_ts is None and min(messages, default="") <= ts):
+            break
+    end = min((at for at, m in own.items() if thread_ts and metadata_key(m, identity)), default=None)
+    return frozenset(
+        text_of(file, "name") for at, m in own.items() if end is None or at < end for file in parts_of(m, "files")
+    )
+
+
 async def find_unfinished(
     client: SlackClient, *, channel: str, thread_ts: str, known: Sequence[str], identity: Identity
 ) -> tuple[Wire, ...] | Failed:

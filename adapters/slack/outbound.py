@@ -7,6 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -23,13 +24,14 @@ from adapters.chat import (
     Said,
     ThreadRef,
 )
-from adapters.slack.client import SlackClient
+from adapters.slack.client import LATE_S, SlackClient
 from adapters.slack.drafts import DraftMode, Drafts
-from adapters.slack.files import FILE_HOSTS, SlackFiles
+from adapters.slack.files import FILE_HOSTS, SlackFiles, file_name
 from adapters.slack.history import (
     PART_TYPE,
     FindPeople,
     build_metadata,
+    fetch_files_behind,
     fetch_history,
     find_posted,
     thread_ts_of,
@@ -144,7 +146,7 @@ class SlackOutbound:
             log.warning("slack_blocks_refused", thread=reply.thread.key, code=answer.code)
             _remember(self._refused, reply.key, n + 1)
         if not isinstance(answer, Failed):
-            await self._end_public(replace(reply, files=surface.files))
+            await self._end_public(replace(reply, files=surface.files), since)
             return Delivered(remote_id=text_of(answer, "ts"))
         if answer.code in _NOT_THERE and reply.respond_to and self._urls.usable(reply.respond_to):
             return await self._post_url(reply, surface)
@@ -217,18 +219,53 @@ class SlackOutbound:
             _remember(self._unseen, reply.key, None)
         return failed.outcome if failed is not None else Rejected(reason="the text is empty")
 
-    async def _end_public(self, reply: Reply) -> None:
+    async def _end_public(self, reply: Reply, since: float | None = None) -> None:
         """Do what follows a reply that all see: its files, and the end of what the thread's session shows."""
-        await self._attach(reply)
+        await self._attach(reply, self._monotonic() if since is None else since)
         thread_ts = thread_ts_of(reply.thread)
         if thread_ts is not None:
             await self._set_session(reply.thread, thread_ts, working=False)
 
-    async def _attach(self, reply: Reply) -> None:
+    async def complete_post(self, reply: Reply, remote_id: str) -> None:
+        """Post those files of a reply that are not there: the process that posted its text died, or lost the answer."""
+        files = build_surface(reply).files
+        if reply.private_to or not files:
+            return
+        there = await self._list_files(reply.thread, remote_id)
+        if there is None:
+            names = ", ".join(file_name(file.name) for file in files)
+            await self._say_missing(reply, f"I do not know whether these files arrived; ask again for one: {names}")
+            return
+        missing = tuple(file for file in files if file_name(file.name) not in there)
+        log.info("slack_post_completed", thread=reply.thread.key, files=len(missing))
+        await self._end_public(replace(reply, files=missing))
+
+    async def _list_files(self, thread: ThreadRef, remote_id: str) -> frozenset[str] | None:
+        """The names of the files that stand behind a post of ours; None when that cannot be read."""
+        try:
+            identity = await self._identify()
+        except AdapterError:
+            return None
+        found = await fetch_files_behind(
+            self._client, channel=thread.channel, thread_ts=thread_ts_of(thread), ts=remote_id, identity=identity
+        )
+        return None if isinstance(found, Failed) else found
+
+    async def _is_there(self, reply: Reply, name: str, since: float) -> bool:
+        """Tell whether a file was posted meanwhile: while a process stands still another one takes its work over."""
+        if self._monotonic() <= since + LATE_S:
+            return False
+        posted = await self.find_posted(reply.thread, reply.key)
+        return isinstance(posted, Delivered) and name in (await self._list_files(reply.thread, posted.remote_id) or ())
+
+    async def _attach(self, reply: Reply, since: float) -> None:
         """Post the reply's files after its text; a file that fails is named in the thread, and costs nothing else."""
         for attachment in reply.files:
             failed = await self._files.upload(
-                attachment, channel=reply.thread.channel, thread_ts=thread_ts_of(reply.thread)
+                attachment,
+                channel=reply.thread.channel,
+                thread_ts=thread_ts_of(reply.thread),
+                unless=partial(self._is_there, reply, file_name(attachment.name), since),
             )
             if failed is None:
                 continue

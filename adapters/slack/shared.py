@@ -58,6 +58,11 @@ class SharedOutbound:
             return InDoubt(reason=str(error))
         return await workspace.outbound.find_posted(thread, key)
 
+    async def complete_post(self, reply: Reply, remote_id: str) -> None:
+        """Post those files of a reply that are not there."""
+        if (outbound := await self._find(reply.thread.workspace)) is not None:
+            await outbound.complete_post(reply, remote_id)
+
     async def set_status(self, thread: ThreadRef, text: str) -> None:
         """Show that work goes on. Best effort; never raises."""
         if (outbound := await self._find(thread.workspace)) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -9,7 +10,7 @@ import pytest
 
 from adapters.chat import Attachment, Delivered, FileRef
 from adapters.slack.parse import Person
-from tests.integration.slack.desk import open_outbound, place, reply
+from tests.integration.slack.desk import HandClock, open_outbound, place, reply, until
 from tests.servers.slack import SlackServer
 
 CSV = Attachment(name="rows.csv", content="a,b\n1,ü\n", title="The rows")
@@ -54,6 +55,63 @@ async def test_a_file_that_fails_is_named_and_the_text_stays(
     text, notice = (m["text"] for m in server.bot_messages("C1OPS", root))
     assert text == "See file."
     assert "rows.csv" in notice
+
+
+async def test_of_a_post_that_was_interrupted_only_the_missing_files_are_posted(server: SlackServer) -> None:
+    root = await server.say("root")
+    other = Attachment(name="other.csv", content="c\n2\n")
+    whole = reply(root, "See files.", files=(CSV, other))
+    async with open_outbound(server) as dying:
+        posted = await dying.post(reply(root, "See files.", files=(CSV,)))  # it died before the second one
+        assert isinstance(posted, Delivered)
+        assert isinstance(await dying.post(reply(root, "Next.", key="run-2/1", files=(other,))), Delivered)
+    async with open_outbound(server) as outbound:
+        await outbound.complete_post(whole, posted.remote_id)
+        # what stands behind the next reply is not this one's
+        assert [f["name"] for f in uploaded(server, root)] == ["rows.csv", "other.csv", "other.csv"]
+    assert len(server.replies("C1OPS", root)) == 2
+    assert server.violations == []
+
+
+async def test_an_interrupted_post_in_the_channel_itself_is_completed_once(server: SlackServer) -> None:
+    asked = reply("command-1.2.abc", "See files.", files=(CSV,))
+    async with open_outbound(server) as dying:
+        posted = await dying.post(reply("command-1.2.abc", "See files."))
+        assert isinstance(posted, Delivered)
+    for _ in range(2):
+        async with open_outbound(server) as outbound:
+            await outbound.complete_post(asked, posted.remote_id)
+    assert [f["name"] for m in server.bot_messages("C1OPS") for f in m.get("files", [])] == ["rows.csv"]
+
+
+async def test_what_cannot_be_seen_is_not_posted_again_but_said(server: SlackServer) -> None:
+    root = await server.say("root")
+    whole = reply(root, "See files.", files=(CSV,))
+    async with open_outbound(server) as outbound:
+        posted = await outbound.post(whole)
+        assert isinstance(posted, Delivered)
+        server.inject("conversations.replies", error="missing_scope")
+        await outbound.complete_post(whole, posted.remote_id)
+    assert [f["name"] for f in uploaded(server, root)] == ["rows.csv"]
+    assert "do not know whether these files arrived" in server.bot_messages("C1OPS", root)[-1]["text"]
+
+
+async def test_a_process_that_stood_still_between_text_and_file_leaves_the_file_to_the_one_that_took_over(
+    server: SlackServer,
+) -> None:
+    root = await server.say("root")
+    whole = reply(root, "See files.", files=(CSV,))
+    clock = HandClock()
+    hold = asyncio.Event()
+    fault = server.inject("files.getUploadURLExternal", hold=hold)
+    async with open_outbound(server, clock) as late, open_outbound(server) as other:
+        posting = asyncio.create_task(late.post(whole))
+        await until(lambda: fault.reached)
+        await other.complete_post(whole, server.replies("C1OPS", root)[0]["ts"])
+        clock.seconds += 30.0
+        hold.set()
+        assert isinstance(await posting, Delivered)
+    assert [f["name"] for f in uploaded(server, root)] == ["rows.csv"]
 
 
 @pytest.mark.parametrize("content", ["", "%%%"])

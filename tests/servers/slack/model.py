@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -95,7 +96,8 @@ class ApiCall:
 class Fault:
     """One injected fault: applied to the next ``times`` calls of ``method`` ('*' = any) that match.
 
-    ``channel`` and ``args`` narrow it down; ``every`` takes only each so-manieth of the matching calls.
+    ``channel`` and ``args`` narrow it down; ``every`` takes only each so-manieth of the matching calls. ``hold`` keeps
+    the call waiting until it is set, with ``after`` once its work is done; ``reached`` tells that it waits.
     """
 
     method: str
@@ -109,7 +111,9 @@ class Fault:
     channel: str | None = None
     args: Json = field(default_factory=dict)
     every: int = 1
+    hold: asyncio.Event | None = None
     seen: int = 0
+    reached: bool = False
 
     def strikes(self, method: str, args: Json) -> bool:
         """Whether this call meets the fault; counts it."""

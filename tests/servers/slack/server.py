@@ -121,7 +121,7 @@ class SlackServer(OAuth):
         if fault:
             await asyncio.sleep(fault.delay)
             if not fault.after:
-                self._apply(fault)
+                await self._strike(fault)
         for value in args.values():
             if isinstance(value, SlackError):
                 raise value
@@ -134,7 +134,7 @@ class SlackServer(OAuth):
         self.acting = owner  # handlers never wait, so this holds until they are done
         body = {"ok": True, **handler(args)}
         if fault and fault.after:
-            self._apply(fault)
+            await self._strike(fault)
         return body
 
     @staticmethod
@@ -154,7 +154,11 @@ class SlackServer(OAuth):
                     args[key] = SlackError(f"invalid_{key}_format" if known else f"invalid_{key}")
         return args
 
-    def _apply(self, fault: Fault) -> None:
+    @staticmethod
+    async def _strike(fault: Fault) -> None:
+        if fault.hold is not None:
+            fault.reached = True
+            await fault.hold.wait()
         if fault.drop:
             raise ConnectionAbortedError
         if fault.http:
