@@ -33,7 +33,10 @@ ENGLISH: Mapping[str, str] = {
     "channel_gone": "The report {job} was not made: its channel {place} is gone. I have paused the job; change its "
     "channel and resume it, or delete it.",
     "owner_reason": "its owner {owner} is gone",
-    "channel_reason": "its channel {place} is gone",
+    "channel_gone_reason": "its channel {place} is gone",
+    "channel_closed": "The report {job} was not made: I may not post in its channel {place}. I have paused the job; "
+    "mend that and resume it.",
+    "channel_closed_reason": "Hermod may not post in its channel {place}",
     "denied": "The report {job} was not made, since {owner}, with whose rights it runs, may not have it: {reason}. "
     "I have paused the job.",
     "no_template": "The report {job} was not made: there is no template {name!r}; known are {known}.",
@@ -48,7 +51,9 @@ CHINESE: Mapping[str, str] = {
     "需要的人可以修改它（从而成为负责人）并恢复。",
     "channel_gone": "报告 {job} 没有生成：频道 {place} 已不存在。任务已暂停；请更换频道后恢复，或删除它。",
     "owner_reason": "负责人 {owner} 已不在",
-    "channel_reason": "频道 {place} 已不存在",
+    "channel_gone_reason": "频道 {place} 已不存在",
+    "channel_closed": "报告 {job} 没有生成：我无法在频道 {place} 发布。任务已暂停；请处理后恢复。",
+    "channel_closed_reason": "Hermod 无法在频道 {place} 发布",
     "denied": "报告 {job} 没有生成：它以 {owner} 的权限运行，而其无权获得该报告：{reason}。任务已暂停。",
     "no_template": "报告 {job} 没有生成：没有模板 {name!r}；现有 {known}。",
     "no_workers": "报告 {job} 没有生成：没有可用的工作者；现有 {known}。",

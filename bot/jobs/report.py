@@ -156,18 +156,20 @@ class ReportRunner:
     # -- before --------------------------------------------------------------------------------------
 
     async def _look(self, ctx: RunContext, firing: Firing) -> Answer | None:
-        """Pause the job where its owner or its channel is gone; None where the report can be made."""
+        """Pause the job where its owner is gone, or its channel gone or closed; None where the report can be made."""
         at, adapter = firing.thread, self._adapters.get(firing.thread.platform)
         if adapter is None or not isinstance(adapter, HasPlaces):
             return None
         words = choose_words(firing.spec.task)
         channel = await adapter.look_at_channel(at.workspace, at.channel)
-        if channel.state == "gone":
+        if channel.state in ("gone", "closed"):
             place = channel.name or f"{at.platform}:{at.workspace}/{at.channel}"
-            thread_key = await self._pause(firing, words["channel_reason"].format(place=place))
-            await self._tell_elsewhere(
-                ctx, firing, thread_key, words["channel_gone"].format(job=firing.job, place=place)
-            )
+            why = f" ({channel.what})" if channel.what else ""
+            reason = words[f"channel_{channel.state}_reason"].format(place=place)
+            thread_key = await self._pause(firing, "; ".join(filter(None, [f"{reason}{why}", channel.fix])))
+            said = words[f"channel_{channel.state}"].format(job=firing.job, place=f"{place}{why}")
+            said = f"{said} ({channel.fix})" if channel.fix else said
+            await self._tell_elsewhere(ctx, firing, thread_key, said)
             return Answer(text="", error="paused")
         if firing.author == SETTINGS_OWNER:
             return None

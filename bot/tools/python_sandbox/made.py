@@ -189,8 +189,11 @@ class MadeFiles:
         return found
 
     def drop(self, thread_key: str, run_id: str) -> None:
-        """Drop what was kept for the answer of a run, once that is stored."""
-        remove_tree(self._folders.find(thread_key) / MADE / _check(run_id, _RUN_ID))
+        """Drop what was kept for the answer of a run, once that is stored: its own, and that of the runs inside it."""
+        kept = self._folders.find(thread_key) / MADE
+        remove_tree(kept / _check(run_id, _RUN_ID))
+        for inside in kept.glob(f"{run_id}-*"):  # workers of a report: ``RUN-w1`` ...
+            remove_tree(inside)
 
     def _find(self, thread_key: str, run_id: str, output_id: str) -> Path:
         run = self._folders.find(thread_key) / MADE / _check(run_id, _RUN_ID)

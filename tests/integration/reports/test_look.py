@@ -51,7 +51,7 @@ async def state(store: SqliteStore) -> tuple[JobState, str]:
     return row.state, row.reason
 
 
-@pytest.mark.parametrize(("channel", "person"), [("open", "here"), ("unknown", "unknown"), ("closed", "here")])
+@pytest.mark.parametrize(("channel", "person"), [("open", "here"), ("unknown", "unknown")])
 async def test_where_nobody_is_known_to_be_gone_the_report_is_made(
     store: SqliteStore, channel: str, person: str
 ) -> None:
@@ -85,6 +85,24 @@ async def test_a_job_whose_channel_is_gone_is_paused_and_that_is_said_where_it_w
     text = load_reply(row.body).text
     assert "#ops" in text
     assert ("已暂停" if asked_in else "I have paused the job") in text
+
+
+async def test_a_job_that_may_not_post_any_more_is_paused_with_what_to_do_before_anything_is_asked(
+    store: SqliteStore,
+) -> None:
+    await save_job(store, thread_key=ELSEWHERE)
+    look = ChannelLook(state="closed", name="#ops", what="Hermod is not in #ops", fix="invite it: /invite @hermod")
+    made = Stage(store, OfflineProvider(), adapters={"slack": Places(look, PersonLook(state="here"))})
+    answer = await made.run()
+    assert (answer.text, answer.error, made.desk.asked) == ("", "paused", [])
+    assert await state(store) == (
+        JobState.PAUSED,
+        "Hermod may not post in its channel #ops (Hermod is not in #ops); invite it: /invite @hermod",
+    )
+    (row,) = await store.load_outbox(ELSEWHERE)
+    text = load_reply(row.body).text
+    assert "I may not post in its channel #ops (Hermod is not in #ops). I have paused the job" in text
+    assert "/invite @hermod" in text
 
 
 async def test_a_channel_that_is_gone_is_not_told_that_it_is_gone(store: SqliteStore) -> None:

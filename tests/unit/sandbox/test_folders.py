@@ -307,8 +307,12 @@ def test_what_a_run_made_is_loaded_as_it_was_saved_and_dropped_with_its_answer(f
         second.output_id,
         first.output_id,
     ]
+    again.save(KEY, "r1-w2", first)  # a worker's
+    again.save(KEY, "r12", first)
     again.drop(KEY, "r1")
     assert again.load(KEY, "r1", [first.output_id]) == []
+    assert again.load(KEY, "r1-w2", [first.output_id]) == []
+    assert len(again.load(KEY, "r12", [first.output_id])) == 1
     again.drop(KEY, "r1")
 
 
