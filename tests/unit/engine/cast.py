@@ -18,7 +18,7 @@ from agent_core.memory.conversation import Conversation
 from agent_core.prompts import load_prompts
 from agent_core.runtime.events import RunEvent
 from agent_core.runtime.loop import AgentLoop
-from agent_core.supervisor import Supervisor, SupervisorRecord
+from agent_core.supervisor import Assignment, Supervisor, SupervisorRecord
 from agent_core.tools.approval import Approver, Authorizer
 from agent_core.tools.executor import ToolExecutor
 from agent_core.tools.registry import ToolRegistry
@@ -128,6 +128,7 @@ class Stage:
         configured: Sequence[Worker] = (),
         max_assignments: int = 8,
         max_parallel: int = 4,
+        plan: Sequence[Assignment] = (),
     ) -> None:
         self.registry = tools or registry()
         self.executor = ToolExecutor(self.registry, authorizer=authorizer, approver=approver)
@@ -140,6 +141,7 @@ class Stage:
             prompts=load_prompts(),
             max_assignments=max_assignments,
             max_parallel=max_parallel,
+            plan=plan,
         )
         self.limits = limits or Limits()
         self.journal = journal or MemoryJournal()

@@ -18,7 +18,7 @@ PLAN = (
 
 
 def stage(provider: Provider, *assignments: Assignment) -> Stage:
-    return Stage(provider, plan=assignments)  # type: ignore[arg-type]  # the stage hands its bounds on
+    return Stage(provider, plan=assignments)
 
 
 async def test_the_plan_is_carried_out_when_no_model_divides_the_task() -> None:
