@@ -6,11 +6,9 @@ import asyncio
 import json
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from sqlite3 import connect
 from typing import Any
 
 import pytest
@@ -22,7 +20,7 @@ from tests.servers.slack import SlackServer
 CHANNEL = "C1OPS"
 SETTINGS = """
 [targets.shop]
-url = "sqlite:///{folder}/shop.db"
+url = "postgresql://hermod@127.0.0.1:9/shop"
 [collector]
 enabled = false
 [reports.daily]
@@ -60,11 +58,9 @@ class Place:
 
 @pytest.fixture
 async def place(tmp_path: Path) -> AsyncIterator[Place]:
-    with closing(connect(tmp_path / "shop.db")) as made:
-        made.execute("create table orders (id int)")
     async with SlackServer(ack_timeout=10.0) as slack:
         hour = (datetime.now(UTC).hour + 12) % 24  # far from now: only what is asked for is made
-        extra = SETTINGS.format(folder=tmp_path, channel=CHANNEL, hour=hour)
+        extra = SETTINGS.format(channel=CHANNEL, hour=hour)
         yield Place(
             folder=tmp_path,
             slack=slack,
