@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from adapters.chat import COMMAND_THREAD, Author, ThreadRef
 from agent_core.context import Clock
@@ -29,6 +29,9 @@ SCHEDULE, LIST, CHANGE = "schedule_report", "list_jobs", "change_job"
 
 MOST_LISTED = 50
 RUNS_LOOKED_AT = 5
+EXPIRED = (
+    f"Nothing has changed: what I proposed to you here waited for {PROPOSAL_S / 60:g} minutes. Please ask me again."
+)
 
 _ADDRESSED = re.compile(
     r"(?:(?P<platform>[a-z]+):)?(?:(?P<workspace>[A-Za-z0-9._-]+)/)?(?P<channel>[A-Za-z0-9][A-Za-z0-9._-]*)"
@@ -192,16 +195,18 @@ class JobDesk:
         return row
 
     async def decide(self, asking: Asking, decision: Decision) -> str | None:
-        """Do, or drop, what waits for this person in this place; None when nothing does."""
+        """Do, or drop, what waits for this person in this place; None when nothing does.
+
+        The first word to a proposal that is too old is told so.
+        """
         asker = asking.asker
-        after = self._clock.now() - timedelta(seconds=PROPOSAL_S)
-        found = await self._store.take_proposal(asking.key, asker.owner, after=after)
+        found = await self._store.take_proposal(asking.key, asker.owner, after=datetime.min.replace(tzinfo=UTC))
         if found is None:
             return None
         try:
-            wanted = load_wanted(found.body)
-        except ValueError:
-            return "I cannot read any more what waited here; please ask me again."
+            wanted = self._read_wanted(found)
+        except BadJob as e:
+            return str(e)
         if decision.name not in ("", wanted.name, wanted.renamed):
             await self._store.save_proposal(found)
             return (
@@ -216,6 +221,14 @@ class JobDesk:
         except BadJob as e:
             await self._record("job.proposal_failed", asking, wanted.name, wanted.action, wanted.place)
             return f"Not done, and nothing has changed: {e}. Please ask me again."
+
+    def _read_wanted(self, found: Proposal) -> Wanted:
+        if found.created_at <= self._clock.now() - timedelta(seconds=PROPOSAL_S):
+            raise BadJob(EXPIRED)  # and no question: a model that is told "confirm" might say that it is scheduled
+        try:
+            return load_wanted(found.body)
+        except ValueError:
+            raise BadJob("I cannot read any more what waited here; please ask me again.") from None
 
     async def _carry_out(self, asking: Asking, wanted: Wanted) -> str:
         """Check everything again: other people, operators and platforms went on in the meantime."""

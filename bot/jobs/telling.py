@@ -51,9 +51,9 @@ def tell_proposal(checked: CheckedJob, *, owner: str, command: str, action: Lite
         lines = [f"**The job `{checked.name}` as it is to be.** Nothing is changed before it is confirmed.", ""]
     lines += [
         f"- where: {_place(checked.place, checked.channel)}",
-        f"- owner: {owner}, with whose rights the report is made",
+        f"- next times: {join_times(checked.next_five)}",
         *_tell_spec(checked.spec),
-        f"- next times: {_join(checked.next_five)}",
+        f"- owner: {owner}, with whose rights the report is made",
         *(f"- beware: {warning}" for warning in checked.warnings),
     ]
     return "\n".join([*lines, "", tell_wait(command)])
@@ -68,7 +68,7 @@ def tell_made(row: JobRow, checked: CheckedJob, command: str) -> str:
     """Say that a job was made."""
     return (
         f"The job `{row.name}` is scheduled: {tell_when(row)}, in {_place(checked.place, checked.channel)}. "
-        f"Next times: {_join(checked.next_five[:SHOWN_TIMES])}.\n{_tell_hold(row, command)}"
+        f"Next times: {join_times(checked.next_five[:SHOWN_TIMES])}.\n{_tell_hold(row, command)}"
     )
 
 
@@ -77,7 +77,7 @@ def tell_changed(row: JobRow, checked: CheckedJob, command: str) -> str:
     paused = " It is still paused." if row.state is JobState.PAUSED else ""
     return (
         f"The job `{row.name}` is changed: {tell_when(row)}, in {_place(checked.place, checked.channel)}; its owner is "
-        f"{row.owner_name} now.{paused} Next times: {_join(checked.next_five[:SHOWN_TIMES])}.\n"
+        f"{row.owner_name} now.{paused} Next times: {join_times(checked.next_five[:SHOWN_TIMES])}.\n"
         f"{_tell_hold(row, command)}"
     )
 
@@ -139,7 +139,7 @@ def tell_job(job: ListedJob, *, now: datetime) -> str:
     lines += _tell_spec(spec)
     times = parse_schedule(spec.cron, spec.zone, now=now).after(now)
     if row.state is JobState.ACTIVE:
-        lines.append(f"- next times: {_join(islice(times, SHOWN_TIMES))}")
+        lines.append(f"- next times: {join_times(islice(times, SHOWN_TIMES))}")
     last = "never ran" if job.run is None else f"{tell_instant(job.run.fired_at, row)} ({job.run.state})"
     return "\n".join([*lines, f"- last: {last}"])
 
@@ -170,7 +170,8 @@ def _tell_hold(row: JobRow, command: str) -> str:
     return f"{said}{words[0]} to pause it, {words[1]} to delete it."
 
 
-def _join(times: Iterable[Occurrence]) -> str:
+def join_times(times: Iterable[Occurrence]) -> str:
+    """Times of a job in a line, ``none`` where there are no more."""
     return "; ".join(time.local for time in times) or "none"
 
 

@@ -20,11 +20,10 @@ from agent_core.errors import ToolFailed
 from agent_core.llm.types import ToolExample
 from agent_core.tools.registry import ToolRegistry
 from bot.access import LOCAL_PLATFORM
-from bot.jobs.calendar import Occurrence
 from bot.jobs.desk import CHANGE, LIST, SCHEDULE, Asking, JobDesk, ListedJob
 from bot.jobs.job import Firing
 from bot.jobs.keeping import BadJob, CheckedJob
-from bot.jobs.telling import read_spec_or_none, tell_instant, tell_policies, tell_state, tell_wait
+from bot.jobs.telling import join_times, read_spec_or_none, tell_instant, tell_policies, tell_state, tell_wait
 from bot.jobs.wishes import JobWish
 from bot.storage.jobs import JobRow, JobState
 from bot.turn import Turn
@@ -98,19 +97,22 @@ class ChangeArguments(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedJob:
-    """A job that waits to be confirmed. ``next_times``: local, with their offsets."""
+    """A job that waits to be confirmed, in the order in which it is shown. ``next_times``: local, with their offsets.
+
+    They and ``targets`` are texts: a list would be shown before everything that is none.
+    """
 
     ok: Literal[True] = True
     status: str
     job: str
     channel: str
-    owner: str
+    next_times: str
     cron: str
     timezone: str
-    next_times: tuple[str, ...]
+    owner: str
     task: str
     template: str
-    targets: tuple[str, ...]
+    targets: str
     policy: str
     warnings: tuple[str, ...]
 
@@ -258,20 +260,16 @@ def _build_proposed(checked: CheckedJob, asking: Asking, status: str) -> Propose
         status=status,
         job=checked.name,
         channel=checked.channel or checked.place,
-        owner=asking.author.name,
+        next_times=join_times(checked.next_five),
         cron=spec.cron,
         timezone=spec.zone,
-        next_times=_list_times(checked.next_five),
+        owner=asking.author.name,
         task=spec.task,
         template=spec.template,
-        targets=spec.targets,
+        targets=", ".join(spec.targets),
         policy=tell_policies(spec),
         warnings=checked.warnings,
     )
-
-
-def _list_times(times: Sequence[Occurrence]) -> tuple[str, ...]:
-    return tuple(time.local for time in times)
 
 
 def _build_line(job: ListedJob) -> JobLine:

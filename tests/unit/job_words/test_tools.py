@@ -14,8 +14,10 @@ from adapters.places import ChannelLook
 from agent_core.llm.tokens import load_counter
 from bot.access import AccessPolicy
 from bot.jobs.calendar import Occurrence
+from bot.jobs.desk import EXPIRED
 from bot.jobs.job import JobSpec, build_firing, load_spec
 from bot.storage.jobs import JobState
+from reading.layout import render_result
 from tests.unit.job_words.office import ALICE, BOB, START, Office, open_office
 
 MOST_TOKENS = 450
@@ -24,7 +26,7 @@ WHEN = {"when": "every weekday at 9 in Berlin", "task": "what got slower?"}
 
 async def test_a_proposal_shows_the_whole_job_and_schedules_nothing(office: Office) -> None:
     shown = json.loads((await office.call("schedule_report", {**WHEN, "name": "daily", "targets": ["shop"]})).content)
-    assert shown["next_times"] == [
+    assert shown["next_times"].split("; ") == [
         "2026-03-11 09:00 +01:00",
         "2026-03-12 09:00 +01:00",
         "2026-03-13 09:00 +01:00",
@@ -33,10 +35,17 @@ async def test_a_proposal_shows_the_whole_job_and_schedules_nothing(office: Offi
     ]
     assert (shown["job"], shown["owner"], shown["channel"]) == ("daily", "alice", "#c1")
     assert (shown["cron"], shown["timezone"], shown["task"]) == ("0 9 * * MON-FRI", "Europe/Berlin", "what got slower?")
-    assert shown["targets"] == ["shop"]
+    assert shown["targets"] == "shop"
     assert "latest" in shown["policy"]
     assert "`confirm`" in shown["status"]
     assert await office.store.list_jobs() == ()
+
+
+async def test_a_proposal_is_laid_out_with_its_state_name_channel_and_times_first(office: Office) -> None:
+    result = await office.call("schedule_report", {**WHEN, "name": "daily", "targets": ["shop"]})
+    lines = render_result(result.content, {}).splitlines()
+    assert [line.partition(":")[0] for line in lines[:4]] == ["- status", "- job", "- channel", "- next times"]
+    assert lines[3].count("09:00 +01:00") == 5
 
 
 async def test_the_confirmed_job_runs_where_and_for_whom_it_was_shown(office: Office) -> None:
@@ -357,5 +366,7 @@ async def test_the_schemas_stay_small(office: Office) -> None:
 async def test_a_proposal_ends_after_a_quarter_of_an_hour(office: Office) -> None:
     await office.call("schedule_report", WHEN)
     office.clock.at += timedelta(minutes=15)
+    assert await office.say("confirm", author=BOB) is None, "what waited for somebody else stays untouched"
+    assert await office.say("confirm") == EXPIRED
     assert await office.say("confirm") is None
     assert await office.store.list_jobs() == ()

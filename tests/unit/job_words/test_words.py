@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.places import ChannelLook
+from bot.jobs.desk import EXPIRED
 from bot.jobs.job import JobSpec, load_spec
 from bot.jobs.proposals import Decision, Wanted, dump_wanted, load_wanted, read_decision
 from bot.storage.jobs import Proposal
@@ -90,7 +91,7 @@ async def test_naming_another_job_does_not_make_a_proposal_wait_longer(office: O
     office.clock.at += timedelta(minutes=14)
     await office.say("confirm weekly")
     office.clock.at += timedelta(minutes=1)
-    assert await office.say("confirm daily") is None
+    assert await office.say("confirm daily") == EXPIRED
 
 
 async def test_a_new_proposal_takes_the_place_of_the_last_one(office: Office) -> None:
