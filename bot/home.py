@@ -15,11 +15,14 @@ from agent_core.llm.types import ToolExample
 from agent_core.tools.base import Tool
 from bot.access import AccessPolicy, Caller, Speak, UseTarget, UseTool, decide
 from bot.arguments import fields_of
+from bot.jobs.telling import tell_instant, tell_state, tell_when
 from bot.models import count
 from bot.storage.base import SessionRow, Store
+from bot.storage.jobs import JobRow, JobState
 from bot.usage import USUAL_DAYS, begin_of_day, sum_up
 
 MOST_SESSIONS = 8
+MOST_JOBS = 8
 MOST_SUGGESTIONS = 4
 LOOKED_AT = 50
 """Threads of a person that are looked at, to find as many as are shown and may be seen."""
@@ -79,7 +82,7 @@ class HomeBuilder:
             sections=(
                 HomeSection(title="State", lines=tuple(self._state_lines())),
                 HomeSection(title="Your last threads", lines=await self._session_lines(opened, author)),
-                HomeSection(title="Jobs", lines=(HomeLine(text="No scheduled jobs are set up."),)),
+                HomeSection(title="Your scheduled reports", lines=await self._job_lines(opened, author)),
                 HomeSection(title="Your usage", lines=await self._usage_lines(author)),
             ),
         )
@@ -123,6 +126,16 @@ class HomeBuilder:
         thread = ThreadRef.parse_key(row.thread_key)
         here = (thread.platform, thread.workspace) == (self._platform, opened.workspace)
         return here and decide(self._policy, Caller.of(thread, opened.author), action=Speak()).allowed
+
+    async def _job_lines(self, opened: Opened, author: str) -> tuple[HomeLine, ...]:
+        # their own only: no platform is asked here in which channels a person is
+        here = f"{self._platform}:{opened.workspace}/"
+        mine = [row for row in await self._store.list_jobs() if row.owner == author and row.place.startswith(here)]
+        if not mine:
+            return (HomeLine(text="None. In a channel, `jobs` said to me lists those that are posted there."),)
+        lines = [HomeLine(text=_describe_job(row)) for row in mine[:MOST_JOBS]]
+        more = len(mine) - len(lines)
+        return (*lines, HomeLine(text=f"… {more} more")) if more else tuple(lines)
 
     async def _usage_lines(self, author: str) -> tuple[HomeLine, ...]:
         now = self._clock.now()
@@ -172,6 +185,11 @@ def _looks_at_targets(tool: Tool) -> bool:
 def _describe(row: SessionRow) -> str:
     busy = ", working now" if row.busy else ""
     return f"{row.last_at:%Y-%m-%d %H:%M} UTC: {count(row.messages, 'message')}, {count(row.runs, 'run')}{busy}"
+
+
+def _describe_job(row: JobRow) -> str:
+    coming = f", next {tell_instant(row.next_at, row)}" if row.next_at and row.state is JobState.ACTIVE else ""
+    return f"`{row.name}` in {row.place}: {tell_when(row)}, {tell_state(row)}{coming}"
 
 
 def _shorten(text: str) -> str:

@@ -170,7 +170,7 @@ async def test_the_page_shows_state_ones_own_threads_and_ones_own_usage(office: 
     assert "Model `main`: answers" in shown
     assert f"/archives/C1OPS/p{root.replace('.', '')}|" in shown
     assert "Today (UTC): 1 request" in shown
-    assert "No scheduled jobs" in shown
+    assert "Your scheduled reports" in shown
     await office.slack.open_home(user="U2BOB")
     await office.slack.wait_until(lambda: "VHOMEU2BOB" in office.slack.views)
     theirs = "\n".join(block["text"]["text"] for block in office.slack.home_view("U2BOB")["blocks"])

@@ -17,8 +17,10 @@ from agent_core.tools.base import Tool
 from agent_core.tools.registry import ToolRegistry
 from bot.access import AccessPolicy
 from bot.home import HomeBuilder, choose_suggestions
+from bot.jobs.job import JobSpec, dump_spec
 from bot.storage import open_store
 from bot.storage.base import NewInboxItem, RunOutcome, RunRow, Store, UsageRow
+from bot.storage.jobs import JobRow, JobState
 from bot.tools.slow_queries import register_slow_query_tools
 from bot.tools.targets import Target, Targets
 from scripts.write_docs import load_tools
@@ -86,10 +88,33 @@ async def test_the_page_has_state_threads_jobs_and_usage_of_the_one_who_looks(st
     ]
     threads = [line.thread.key for line in page.sections[1].lines if line.thread is not None]
     assert threads == ["memory:W1/C2/2", "memory:W1/C1/1"]
-    assert found["Jobs"] == ["No scheduled jobs are set up."]
+    assert found["Your scheduled reports"] == [
+        "None. In a channel, `jobs` said to me lists those that are posted there."
+    ]
     assert found["Your usage"] == [
         "Today (UTC): 1 request, 100 tokens, $0.5000",
         "Last 30 days: 2 requests, 200 tokens, $1.0000",
+    ]
+
+
+async def test_the_page_lists_the_jobs_of_the_one_who_looks_in_that_workspace_only(store: Store) -> None:
+    spec = dump_spec(JobSpec(cron="0 9 * * MON-FRI", zone="Europe/Berlin", task="what got slower?"))
+    for name, place, owner, state in (
+        ("daily", "memory:W1/C1", "memory:U1", JobState.ACTIVE),
+        ("paused", "memory:W1/C1", "memory:U1", JobState.PAUSED),
+        ("elsewhere", "memory:W2/C1", "memory:U1", JobState.ACTIVE),
+        ("of-bob", "memory:W1/C1", "memory:U2", JobState.ACTIVE),
+    ):
+        row = JobRow(
+            job_id=name, name=name, origin="chat", place=place, owner=owner, owner_name="", spec=spec, state=state,
+            reason="paused by bob" if state is JobState.PAUSED else "", next_at=NOW, thread_key="", created_at=NOW,
+            updated_at=NOW,
+        )  # fmt: skip
+        assert await store.save_job(row, expected=None)
+    page = await build(store).build_home(OPENED)
+    assert lines(page)["Your scheduled reports"] == [
+        "`daily` in memory:W1/C1: `0 9 * * MON-FRI` Europe/Berlin, active, next 2026-05-02 14:00 +02:00",
+        "`paused` in memory:W1/C1: `0 9 * * MON-FRI` Europe/Berlin, paused (paused by bob)",
     ]
 
 
