@@ -43,6 +43,7 @@ ENGLISH: Mapping[str, str] = {
     "no_workers": "The report {job} was not made: none of its workers is there; known are {known}.",
     "no_targets": "The report {job} was not made: no target is open to this channel; ask the operator of Hermod to "
     "open one.",
+    "no_model": "no language model answered",
     "failed": "The report could not be made: {reason}. (run {run_id})",
 }
 CHINESE: Mapping[str, str] = {
@@ -58,6 +59,7 @@ CHINESE: Mapping[str, str] = {
     "no_template": "报告 {job} 没有生成：没有模板 {name!r}；现有 {known}。",
     "no_workers": "报告 {job} 没有生成：没有可用的工作者；现有 {known}。",
     "no_targets": "报告 {job} 没有生成：此频道没有开放任何目标；请联系 Hermod 的管理员。",
+    "no_model": "没有语言模型作答",
     "failed": "报告没有生成：{reason}。（run {run_id}）",
 }
 

@@ -55,7 +55,9 @@ def lay_out(
     """
     words = Wording.choose(chinese=chinese, zone=zone)
     gaps = [one for one in evidence if one.gap and not one.expected]
-    notes = [words["gaps_short"].format(gaps=len(gaps), all=len(evidence))] if gaps else []
+    partly = any(call.result.ok for one in gaps for call in one.calls)
+    form = words["gaps_partly" if partly else "gaps_short"]
+    notes = [form.format(gaps=len(gaps), all=len(evidence))] if gaps else []
     if written.strip():
         lines, rest = split_written(written)
     else:

@@ -39,25 +39,34 @@ def list_findings(evidence: Sequence[Evidence], words: Wording) -> tuple[list[st
 
     The body has what models said as it is, and what tools returned by target.
     """
-    told = [one for one in evidence if not one.offline and one.finding.text]
+    told = [one for one in evidence if _is_told(one)]
     sections = [f"**[{one.label}]**\n\n{one.finding.text}" for one in told]
-    by_target: dict[str, list[EvidenceCall]] = {}
-    for call in (call for one in evidence if one.offline for call in one.calls if call.result.ok):
-        by_target.setdefault(call.target, []).append(call)
-    found, quiet = list[str](), list[str]()
+    by_target: dict[str, list[tuple[Evidence, EvidenceCall]]] = {}
+    for one in evidence:
+        for call in (call for call in one.calls if call.result.ok):
+            by_target.setdefault(call.target, []).append((one, call))
+    faults = {target for one in evidence if one.gap and not one.expected for target in one.targets}
+    found, quiet, known = list[str](), list[str](), by_target.keys() - faults
     for target, theirs in by_target.items():
         name = target or words["elsewhere"]
-        if said := [text for call in theirs if (text := _summarise(call, words))]:
+        if said := [text for _, call in theirs if (text := _summarise(call, words))]:
             found.append(f"- **{name}**: {'; '.join(said)}")
-        else:
+            known |= {target}
+        elif target not in faults and not any(one in told for one, _ in theirs):
             quiet.append(name)
-        sections.append(f"## {name}")
-        sections += [_render(call, words) for call in theirs if count_findings(call)]
-        usual = [f"{_name(call, words)} [{call.label}]" for call in theirs if not count_findings(call)]
+        bare = [call for one, call in theirs if one not in told]
+        sections += [f"## {name}"] if bare else []
+        sections += [_render(call, words) for call in bare if count_findings(call)]
+        usual = [f"{_name(call, words)} [{call.label}]" for call in bare if not count_findings(call)]
         sections += [f"{', '.join(usual)}: {words['unusual']}"] if usual else []
-    failed, left_out = _list_failed(evidence, by_target.keys(), words)
+    failed, left_out = _list_failed(evidence, known, words)
     rest = [f"- **{', '.join(quiet)}**: {words['unusual']}"] if quiet else []
     return [*failed, *found, *rest, *left_out], "\n\n".join(filter(None, sections))
+
+
+def _is_told(one: Evidence) -> bool:
+    """Tell whether a model came to an end with it; of what was broken off, the tables say more."""
+    return not one.offline and bool(one.finding.text) and not (one.finding.gap and one.calls)
 
 
 def _list_failed(evidence: Sequence[Evidence], known: Collection[str], words: Wording) -> tuple[list[str], list[str]]:

@@ -262,7 +262,7 @@ class ReportRunner:
             chinese=brief.chinese,
             zone=brief.firing.spec.zone,
             dropped=done.dropped,
-            reason="" if done.written else _why_unwritten(done),
+            reason="" if done.written else _why_unwritten(done, brief),
         )
         headline, body = redact(report.headline), redact(report.body)  # the reason of a failure as well
         task = redact(f"{brief.title}\n\n{brief.values['task']}")
@@ -309,7 +309,7 @@ def _is_offline(finding: Finding) -> bool:
     return bool(models) and models[-1].name == OFFLINE
 
 
-def _why_unwritten(done: SupervisorRecord) -> str:
+def _why_unwritten(done: SupervisorRecord, brief: Brief) -> str:
     """Say why nobody put the findings together; empty where no model was meant to."""
     planning = [step for step in _models(done.record.steps) if step.purpose == "plan"]
     if planning and planning[-1].name == OFFLINE:
@@ -317,4 +317,4 @@ def _why_unwritten(done: SupervisorRecord) -> str:
     failed = [step.error for step in _models(done.record.steps) if step.purpose == "synthesis" and step.error]
     if failed:
         return failed[-1]
-    return "no language model answered" if done.record.error is None else str(done.record.error)
+    return brief.words["no_model"] if done.record.error is None else str(done.record.error)

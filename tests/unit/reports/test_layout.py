@@ -269,3 +269,26 @@ def test_a_line_is_not_cut_inside_of_code() -> None:
     line = f"{'word ' * 75}`select a, b, c from orders where customer_id = $1` is slow"
     headline = lay_out(TITLE, f"{line}\n---\nbody", [found("a1", SLOW)], chinese=False).headline
     assert headline.splitlines()[1] == f"{'word ' * 75}…"
+
+
+def test_what_nobody_put_together_stands_in_the_channel_in_numbers() -> None:
+    fine = call("a2", "db_health", {"ok": True, "target": "crm", "rows": []})
+    broken_off = found("a2", fine, text='raw: {"ok": true}', gap="the limit of 10 tokens was reached")
+    report = lay_out(TITLE, "", [found("a1", SLOW), broken_off], chinese=False, reason="it is down")
+    assert report.headline.splitlines()[1:] == [
+        "- **crm**: the limit of 10 tokens was reached",
+        "- **shop**: 1 slow statement, the slowest 2 s a call [sql_optimizer:a1]",
+        "The findings are listed as they are, since nobody could put them together: it is down. "
+        "1 of 2 parts came to nothing or broke off; the thread says why.",
+    ]
+    assert "**[sql_optimizer:a1]**\n\nlooked" in report.body
+    assert "Server [sql_optimizer:a2]: nothing unusual" in report.body
+    assert "raw:" not in report.body
+
+
+def test_a_target_of_which_a_look_failed_is_not_said_to_be_as_usual() -> None:
+    quiet = call("a1", "db_health", {"ok": True, "target": "crm", "rows": []})
+    evidence = [found("a1", quiet, offline=True), fails("a2", "get_slow_queries", "crm", "permission_denied")]
+    headline = lay_out(TITLE, "", evidence, chinese=False).headline
+    assert headline.splitlines()[1] == "- **crm**: get_slow_queries cannot do that on crm"
+    assert "nothing unusual" not in headline
