@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from adapters.chat import ChatAdapter
@@ -92,14 +92,7 @@ def build_tools(
     python, attachments = None, None
     if settings.sandbox.enabled:
         python = PythonSandbox(settings, clock)
-        attachments = Attachments(
-            adapters or {},
-            python.folders,
-            redactor=redactor or SecretRedactor(settings.secrets()),
-            most_bytes=settings.sandbox.files_in_mb * MiB,
-            most_files_out=python.limits.files_out,
-            most_bytes_out=python.limits.files_out_bytes,
-        )
+        attachments = _build_attachments(settings, python, adapters or {}, redactor)
         python.register(registry, attachments)
     uploads = None if python is None else Uploads(python.folders)
     register_slow_log_tool(registry, targets, clock, attached=attachments, uploads=uploads)
@@ -109,14 +102,7 @@ def build_tools(
     prefix = "" if settings.slack is None else settings.slack.command_prefix
     jobs = JobDesk(store, keeper, clock, policy=policy, prefix=prefix)
     register_job_tools(registry, jobs, templates=tuple(load_settings_templates(settings)))
-    for name in settings.tools.modules:
-        try:
-            register = importlib.import_module(name).register
-        except (ImportError, AttributeError) as e:
-            raise ConfigError(
-                f"tools.modules: {name} has no register(registry) ({e}); see docs/adding-a-tool.md"
-            ) from e
-        register(registry)
+    _register_modules(registry, settings.tools.modules)
     authorizer = AuditedAuthorizer(AccessAuthorizer(policy), AuditLog(store, clock))
     approver = NoApprovals(targets)
     executor = ToolExecutor(registry, authorizer=authorizer, approver=approver)
@@ -132,6 +118,30 @@ def build_tools(
         python=python,
         attachments=attachments,
     )
+
+
+def _build_attachments(
+    settings: Settings, python: PythonSandbox, adapters: Mapping[str, ChatAdapter], redactor: Redactor | None
+) -> Attachments:
+    return Attachments(
+        adapters,
+        python.folders,
+        redactor=redactor or SecretRedactor(settings.secrets()),
+        most_bytes=settings.sandbox.files_in_mb * MiB,
+        most_files_out=python.limits.files_out,
+        most_bytes_out=python.limits.files_out_bytes,
+    )
+
+
+def _register_modules(registry: ToolRegistry, names: Sequence[str]) -> None:
+    for name in names:
+        try:
+            register = importlib.import_module(name).register
+        except (ImportError, AttributeError) as e:
+            raise ConfigError(
+                f"tools.modules: {name} has no register(registry) ({e}); see docs/adding-a-tool.md"
+            ) from e
+        register(registry)
 
 
 def build_targets(settings: Settings) -> Targets:
