@@ -9,6 +9,7 @@ by the confirmation already. ``[access] tools`` applies to them by name all the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, assert_never
@@ -36,6 +37,16 @@ LIST_DESCRIPTION = "List the scheduled jobs (reports) of this channel: when, nex
 
 CHANGE_DESCRIPTION = """\
 Pause, resume, run (now), edit or delete a scheduled job. Edit and delete wait for the person's `confirm` too."""
+
+_MENTION = r"\s*(?:<@[^>]*>\s*)?"
+_QUESTION = re.compile(
+    _MENTION + r"(?:when|why|who|whose|where|what|which|how|does|did|is|was|has|should)\b"
+    r"(?!\s+(?:about|not|don'?t|possible|it\s+possible))[^.!?;,\n]*[.!?\s]*",
+    re.IGNORECASE,
+)
+_ZH_QUESTION = re.compile(r"什么时候|何时|几点|为什么|谁|怎么|吗[？?。\s]*\Z")
+_ZH_ORDER = re.compile(r"请|帮|能|可以|[，,。；;].")
+_FORBIDS = re.compile(_MENTION + r"(?:please\s+)?(?:don['’]?t|do\s+not|never)\b|.{0,20}(?:不要|别)", re.IGNORECASE)
 
 ONE_PERSON = "several people asked at once, and a job belongs to one; let one of them ask for it alone"
 NOT_FROM_REPORT = "a report makes and changes no jobs; a person has to ask for it"
@@ -228,6 +239,11 @@ def _read_asking(ctx: RunContext) -> tuple[Asking, str]:
 
 async def _change(desk: JobDesk, asking: Asking, arguments: ChangeArguments, said: str) -> Done | ProposedJob:
     name, command = arguments.name, desk.slash_of(asking)
+    if _only_asks(said) or (arguments.action == "run" and _FORBIDS.match(said)):
+        raise BadJob(
+            f"that is no order to {arguments.action} the job, so nothing was done. `{command} show {name}` tells its "
+            f"times and state; `{command} {arguments.action} {name}` has it done"
+        )
     match arguments.action:
         case "pause":
             row = await desk.pause(asking, name)
@@ -247,6 +263,13 @@ async def _change(desk: JobDesk, asking: Asking, arguments: ChangeArguments, sai
             return _build_proposed(checked, asking, f"Not changed yet. {tell_wait(command)}")
         case _:
             assert_never(arguments.action)
+
+
+def _only_asks(said: str) -> bool:
+    """True for one question about a job: to find ``run`` in "when does it run?" is no reason to run it."""
+    return _QUESTION.fullmatch(said) is not None or (
+        _ZH_QUESTION.search(said) is not None and _ZH_ORDER.search(said) is None
+    )
 
 
 def _tell_resumed(row: JobRow) -> str:

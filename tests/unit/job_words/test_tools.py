@@ -289,6 +289,48 @@ async def test_pausing_and_resuming_are_done_at_once_by_anybody_of_the_channel(o
     assert office.audited()[-2:] == [("job.paused", "slack:T1/U2", "daily"), ("job.resumed", "slack:T1/U1", "daily")]
 
 
+@pytest.mark.parametrize(
+    ("said", "action"),
+    [
+        ("when does the job daily run next?", "run"),
+        ("<@U0BOT> when did the job daily run last?", "run"),
+        ("does the job daily run today?", "run"),
+        ("why is the job daily paused?", "pause"),
+        ("should I delete the job daily?", "delete"),
+        ("don't run the job daily", "run"),
+        ("任务 daily 下次什么时候运行？", "run"),
+        ("任务 daily 暂停了吗？", "pause"),
+        ("不要运行任务 daily", "run"),
+    ],
+)
+async def test_a_question_about_a_job_is_no_order_to_change_it(office: Office, said: str, action: str) -> None:
+    row = await office.make()
+    result = await office.call("change_job", {"name": "daily", "action": action}, said=said)
+    assert not result.ok
+    assert "`jobs show daily`" in result.content
+    assert office.waked == 0
+    assert await office.job("daily") == row
+    assert await office.say("confirm") is None, "nothing was proposed"
+
+
+@pytest.mark.parametrize(
+    ("said", "action"),
+    [
+        ("run the job daily now", "run"),
+        ("can you run the job daily?", "run"),
+        ("why don't you run the job daily now?", "run"),
+        ("is the job daily fine? run it again", "run"),
+        ("what about running daily now?", "run"),
+        ("don't run the job daily any more", "pause"),
+        ("能运行任务 daily 吗？", "run"),
+        ("别再发 daily 了", "pause"),
+    ],
+)
+async def test_an_order_in_other_words_is_one(office: Office, said: str, action: str) -> None:
+    await office.make()
+    assert (await office.call("change_job", {"name": "daily", "action": action}, said=said)).ok
+
+
 async def test_a_job_of_another_channel_is_nobody_elses(office: Office) -> None:
     await office.make("secret", author=BOB, channel="C2")
     for action in ("pause", "resume", "run", "delete", "edit"):
