@@ -146,7 +146,7 @@ async def test_a_cancelled_call_leaves_no_session_and_nothing_hypothetical_on_th
     )
     async with hypopg_postgres.admin(database) as admin:
         call = asyncio.create_task(ask(target, store, sql=EQUALITY))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not call.done():
                 cursor = await admin.execute(sessions)
                 if await cursor.fetchone() == (1,):
@@ -154,7 +154,7 @@ async def test_a_cancelled_call_leaves_no_session_and_nothing_hypothetical_on_th
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 cursor = await admin.execute(sessions)
                 if await cursor.fetchone() == (0,):

@@ -40,7 +40,7 @@ async def test_nothing_imagined_stays_in_a_session_of_a_pooler(
         question = Question(sql="select * from orders where customer_id = $1")
         call = asyncio.create_task(recommend_indexes(targets, store, SystemClock(), question, scratch=None))
         if cancelled:
-            async with hypopg_postgres.admin(database) as admin, asyncio.timeout(20):
+            async with hypopg_postgres.admin(database) as admin, asyncio.timeout(60):
                 while not call.done():
                     cursor = await admin.execute(CREATING)
                     if await cursor.fetchone() is not None:

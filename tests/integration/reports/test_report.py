@@ -426,7 +426,7 @@ async def test_workers_that_do_not_need_each_other_overlap_in_the_trace(
     barrier, ids = asyncio.Barrier(4), ("a1", "a2", "a3", "a4")
 
     async def meet() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await barrier.wait()
 
     server.on(system=DIVIDES).tools(plan_call(*((id, "sql_optimizer", f"look {id}") for id in ids)))

@@ -96,6 +96,19 @@ async def test_what_cannot_be_seen_is_not_posted_again_but_said(server: SlackSer
     assert "do not know whether these files arrived" in server.bot_messages("C1OPS", root)[-1]["text"]
 
 
+@pytest.mark.parametrize("fault", [{"drop": True}, {"http": 500}])
+async def test_a_file_that_arrived_though_its_answer_got_lost_is_not_said_to_be_missing(
+    server: SlackServer, fault: dict[str, Any]
+) -> None:
+    root = await server.say("root")
+    server.inject("files.completeUploadExternal", after=True, **fault)
+    async with open_outbound(server) as outbound:
+        assert isinstance(await outbound.post(reply(root, "See file.", files=(CSV,))), Delivered)
+    assert [f["name"] for f in uploaded(server, root)] == ["rows.csv"]
+    assert [m["text"] for m in server.replies("C1OPS", root)] == ["See file."]
+    assert "attach" not in " ".join(m["text"] for m in server.bot_messages("C1OPS", root))
+
+
 async def test_a_process_that_stood_still_between_text_and_file_leaves_the_file_to_the_one_that_took_over(
     server: SlackServer,
 ) -> None:

@@ -226,7 +226,7 @@ async def test_a_look_goes_with_the_token_of_the_workspace_that_it_is_about(tmp_
             await server.uninstall("T2OTHER")
             await server.wait_until(lambda: all(d.acked or d.error for d in server.deliveries))
             server.add_channel("C3OTHER", "more", team="T2OTHER")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while (look := await adapter.look_at_channel("T2OTHER", "C3OTHER")).state != "gone":
                     assert look.state == "unknown"  # Slack refuses the token before its event is read
                     await asyncio.sleep(0.01)

@@ -174,7 +174,7 @@ async def test_a_stop_while_it_connects_ends_it_without_a_task_left_behind(setti
         await chat.starting.wait()
         stop.set()
         stop.set()  # told twice
-        await asyncio.wait_for(serving, 10)
+        await asyncio.wait_for(serving, 30)
         left = {task for task in asyncio.all_tasks() - before - {asyncio.current_task()} if not task.done()}
     assert not chat.opened
     assert left == set()

@@ -165,7 +165,7 @@ async def test_a_store_that_fails_for_a_while_does_not_end_the_dispatcher(failin
 
     async def do(claim: Claim) -> None:
         if verb == "renew_claim":
-            await asyncio.wait_for(failing.failed.wait(), 5)
+            await asyncio.wait_for(failing.failed.wait(), 30)
         await answer(failing, claim)
         answered.set()
 
@@ -174,7 +174,7 @@ async def test_a_store_that_fails_for_a_while_does_not_end_the_dispatcher(failin
     dispatcher = build_dispatcher(failing, work, lease_s=0.3)
     running = asyncio.create_task(dispatcher.run())
     await accept_one(failing)
-    await asyncio.wait_for(answered.wait(), 5)
+    await asyncio.wait_for(answered.wait(), 30)
     await dispatcher.drain(2)
     await running
     assert work.crashes == 0
@@ -338,7 +338,7 @@ async def test_work_whose_claim_was_lost_is_cancelled_and_is_no_crash(store: Sto
     dispatcher = build_dispatcher(store, work, lease_s=0.1)
     await accept_one(store)
     running = asyncio.create_task(dispatcher.run())
-    await asyncio.wait_for(ended.wait(), 5)
+    await asyncio.wait_for(ended.wait(), 30)
     await dispatcher.drain(0.0)
     await running
     assert work.crashes == 0

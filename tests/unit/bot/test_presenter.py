@@ -227,7 +227,7 @@ async def test_work_that_is_cancelled_just_before_it_posts_does_not_post_and_the
     first, _ = desk(store, [say("hello")])
     await first.inbox.accept(message("hi"))
     working = asyncio.create_task(first.dispatcher.work_all())
-    await asyncio.wait_for(store.begun.wait(), 5)
+    await asyncio.wait_for(store.begun.wait(), 30)
     working.cancel()
     await asyncio.wait({working})
     assert first.texts == []

@@ -117,7 +117,7 @@ async def test_a_read_that_was_interrupted_runs_again() -> None:
     await killed(desk, run)
     desk.begun.clear()
     again = asyncio.create_task(desk.executor.run_one(resumed(run).ctx, call("slow")))
-    await asyncio.wait_for(desk.begun.wait(), 5)
+    await asyncio.wait_for(desk.begun.wait(), 30)
     again.cancel()
     assert desk.ran == 2
 
