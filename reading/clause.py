@@ -6,6 +6,7 @@ import re
 from datetime import datetime
 from functools import cached_property
 
+from reading.links import Link, find_links
 from reading.maths import Expression, read_expression
 from reading.sqltext import Code, read_code, read_sql
 from reading.times import Times, read_times
@@ -46,12 +47,20 @@ class Clause:
         return read_code(self.text)
 
     @cached_property
+    def links(self) -> list[Link]:
+        """Addresses of web pages, but those in a statement or in longer code."""
+        apart = [c for c in [*self.code, *([self.sql] if self.sql else [])] if not find_links(c.value.split(" ")[0])]
+        found = find_links(self.text[:LONGEST_PROSE])
+        return [link for link in found if not any(c.start <= link.start < c.end for c in apart)]
+
+    @cached_property
     def prose(self) -> str:
-        """The beginning of the text with SQL and code crossed out; positions are those of ``text``."""
+        """The beginning of the text with SQL, code and addresses crossed out; positions are those of ``text``."""
         prose = self.text
-        for code in [*self.code, *([self.sql] if self.sql else [])]:
+        spans = [(c.start, c.end) for c in [*self.code, *([self.sql] if self.sql else [])]]
+        for start, end in [*spans, *((k.start, k.end) for k in self.links)]:
             # not spaces: a pattern that skips spaces would have to try a long run of them from every place
-            prose = prose[: code.start] + "\0" * (code.end - code.start) + prose[code.end :]
+            prose = prose[:start] + "\0" * (end - start) + prose[end:]
         return prose[:LONGEST_PROSE]
 
     @cached_property
@@ -77,8 +86,9 @@ class Clause:
 
     @cached_property
     def words(self) -> list[Token]:
-        """The words of the prose."""
-        return tokenize(self.prose)
+        """The words of the prose. An address is one, whatever stands in it."""
+        links = [Token(text=k.url, start=k.start, end=k.end, concepts=(k.url,)) for k in self.links]
+        return sorted([*tokenize(self.prose), *links], key=lambda token: token.start)
 
     @cached_property
     def tokens(self) -> list[Token]:

@@ -22,7 +22,7 @@ ACCEPT = 0.5
 """The score from which a tool is taken to be meant."""
 _STRANGE = 0.45
 """What one meaningful word costs that the tool does not know; less where a statement or calculation decides."""
-_SURE: Mapping[str, float] = {"sql": 1.0, "expression": 1.0, "fingerprint": 1.0, "code": 0.8}
+_SURE: Mapping[str, float] = {"sql": 1.0, "expression": 1.0, "fingerprint": 1.0, "code": 0.8, "url": 0.8}
 """Readings that nearly decide by themselves."""
 _HINT: Mapping[str, float] = {
     "zone": 0.4,
@@ -97,7 +97,12 @@ class ToolIndex:
                     users[concept] = users.get(concept, 0) + 1
         many = math.log(1 + max(len(tools), 1))
         self._rarity = {c: 0.5 + 0.5 * math.log(1 + len(tools) / n) / many for c, n in users.items()}
-        self.vocabulary = frozenset(c for k in self.candidates for c, w in k.weights.items() if w >= HEADLINE)
+        self.vocabulary = frozenset(
+            [
+                *(c for k in self.candidates for c, w in k.weights.items() if w >= HEADLINE),
+                *(w for spec in tools for w in re.findall(r"[a-z]+ing\b", _headline(spec).lower())),
+            ]
+        )
         self.lexicon = frozenset(
             w
             for spec in tools
@@ -134,6 +139,7 @@ class ToolIndex:
             (candidate.has("sql") and clause.sql is not None)
             or (candidate.has("expression") and clause.expression is not None)
             or (candidate.has("code") and bool(clause.code))
+            or (candidate.has("url") and bool(clause.links))
         )
 
     def match(
@@ -242,13 +248,17 @@ def _unread(candidate: Candidate, clause: Clause) -> float:
         cost += _UNREAD
     if clause.expression is not None and not candidate.has("expression", "code"):
         cost += _UNREAD
-    if clause.code and not candidate.has("sql", "code", "expression", "text"):
+    if clause.code and not candidate.has("sql", "code", "expression", "text", "url"):
         cost += _UNREAD / 2
     return cost
 
 
 def _overlap(a: frozenset[str], b: frozenset[str]) -> float:
     return len(a & b) / len(a | b) if a and b else 0.0
+
+
+def _headline(spec: Spec) -> str:
+    return f"{spec.name.replace('_', ' ')} {first_sentence(spec.description)[:300]} {_questions(spec)}"
 
 
 def _questions(spec: Spec) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from reading.clause import Clause
+from reading.links import find_links
 from reading.match import ACCEPT, Match, ToolIndex
 from reading.past import PastCall, look_up, read_reference, rows_of
 from reading.schema import Slot
@@ -213,7 +214,7 @@ class Planner:
 
     def _split(self, text: str) -> list[Clause]:
         """Cut a message into requests. A cut stands only where both sides ask for something by themselves."""
-        text = mend_spelling(text, self._index.lexicon.union(_TIME_WORDS.split()))
+        text = self._mend(text)
         whole = self._clause(text)
         closed = whole.times.spans()
         closed += [(whole.expression.start, whole.expression.end)] if whole.expression else []
@@ -233,6 +234,14 @@ class Planner:
         if len(groups) < 2:
             return [whole]
         return [self._clause(text[a:b]) for a, b, _ in groups]
+
+    def _mend(self, text: str) -> str:
+        """Mend the spelling of all but addresses."""
+        lexicon, done, parts = self._index.lexicon.union(_TIME_WORDS.split()), 0, list[str]()
+        for link in find_links(text):
+            parts += [mend_spelling(text[done : link.start], lexicon), link.url]
+            done = link.end
+        return "".join([*parts, mend_spelling(text[done:], lexicon)])
 
     def _add_piece(self, groups: list[tuple[int, int, Match | None]], text: str, start: int, end: int) -> None:
         match = self._best(self._clause(text[start:end]), None)

@@ -15,6 +15,7 @@ Kind = Literal[
     "sql",
     "code",
     "fingerprint",
+    "url",
     "choice",
     "target",
     "limit",
@@ -35,6 +36,7 @@ _BY_FORMAT: dict[str, Kind] = {
     "python": "code",
     "fingerprint": "fingerprint",
     "target": "target",
+    "uri": "url",
     "name": "text",
 }
 _STRING_NAMES: dict[str, Kind] = {

@@ -114,7 +114,8 @@ def fill(slots: Sequence[Slot], clause: Clause, *, follow_up: bool = False, igno
 
 
 def _order(slot: Slot) -> int:
-    kinds = ("sql", "code", "fingerprint", "expression", "time-range", "duration", "zone", "target", "choice", "limit")
+    order = "sql code fingerprint url expression time-range duration zone target choice limit"
+    kinds = order.split()
     return kinds.index(slot.kind) if slot.kind in kinds else len(kinds)
 
 
@@ -155,7 +156,7 @@ def _read(
     match slot.kind:
         case "sql":
             found = _sql(clause, slots)
-        case "code" | "fingerprint":
+        case "code" | "fingerprint" | "url":
             found = _verbatim(slot, clause, rest)
         case "expression":
             e = clause.expression
@@ -182,6 +183,8 @@ def _read(
 def _verbatim(slot: Slot, clause: Clause, rest: str) -> list[Reading]:
     if slot.kind == "code":
         return [Reading(value=c.value, start=c.start, end=c.end) for c in clause.code[:1]]
+    if slot.kind == "url":
+        return [Reading(value=k.url, start=k.start, end=k.end) for k in clause.links]
     return [Reading(value=m.group(), start=m.start(), end=m.end()) for m in _FINGERPRINT.finditer(rest)][:1]
 
 

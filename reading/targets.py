@@ -43,13 +43,16 @@ def find_unknown_target(text: str, *, follow_up: bool, ignore: Iterable[str]) ->
     Args:
         text: prose with what is read already blanked out.
         follow_up: also accept "what about warehouse?".
-        ignore: stems that are words of the registered tools and so no names.
+        ignore: stems that are words of the registered tools and so no names, and their forms in "-ing".
     """
     ignored = set(ignore)
     patterns: list[re.Pattern[str]] = [*_CERTAIN, _LIKELY, *((_CONTINUED,) if follow_up else ())]
     for pattern in patterns:
         for m in pattern.finditer(text):
             lowered = m.group("name").lower()
-            if lowered not in _NEVER and lowered not in STOP_WORDS and stem(lowered) not in ignored:
+            # a tool that writes a report does not make "the reporting db" a word of its own
+            named = lowered.endswith("ing") and pattern in _CERTAIN
+            known = lowered in ignored or (not named and stem(lowered) in ignored)
+            if lowered not in _NEVER and lowered not in STOP_WORDS and not known:
                 return m
     return None

@@ -16,8 +16,12 @@ from agent_core.context import SystemClock
 from agent_core.llm.types import ToolSpec
 from agent_core.tools.builtin import register_builtin
 from agent_core.tools.registry import ToolRegistry
+from bot.jobs.desk import JobDesk
+from bot.settings_tree import ResearchSettings
 from bot.storage.base import Store
 from bot.tools.databases import register_database_tools
+from bot.tools.jobs.tools import register_job_tools
+from bot.tools.research.tools import register_research_tools
 from bot.tools.targets import Target, Targets
 from tests.evals.scoring import Case, ask, load_cases, score
 from tests.evals.toolset import CORE, TARGETS, WIDE, NoStore
@@ -30,15 +34,18 @@ def shipped_tools() -> tuple[ToolSpec, ...]:
     register_builtin(registry)
     targets = Targets([Target.from_url(name, f"postgresql://reader@localhost/{name}") for name in TARGETS])
     register_database_tools(registry, targets, cast("Store", NoStore()), SystemClock())
+    register_research_tools(registry, ResearchSettings(), SystemClock())
+    register_job_tools(registry, cast("JobDesk", None), templates=("daily-database", "weekly-regression"))
     return registry.specs()
 
 
 SHIPPED = shipped_tools()
+SHIPPED_NAMES = frozenset(tool.name for tool in SHIPPED)
 TOOLSETS: dict[str, tuple[Sequence[ToolSpec], str]] = {
     "core": (CORE, "wide"),
     "wide": (WIDE, "core"),
     "shipped": (SHIPPED, "wide"),
-    "shipped and wide": ((*SHIPPED, *WIDE[len(CORE) :]), "core"),
+    "shipped and wide": ((*SHIPPED, *(t for t in WIDE[len(CORE) :] if t.name not in SHIPPED_NAMES)), "core"),
 }
 """Name -> the tools, and the group of questions that does not fit them."""
 
