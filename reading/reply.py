@@ -13,9 +13,10 @@ from datetime import datetime
 from reading.cells import write_code
 from reading.layout import render_result
 from reading.match import ToolIndex
-from reading.past import PastCall, read_past
+from reading.past import PastCall, read_past, rows_of
 from reading.phrases import CHINESE, ENGLISH, Phrases, list_tools, small_talk
 from reading.plan import Ask, Call, Plan, Planner
+from reading.rows import show_row
 from reading.spec import PastMessage, Spec
 from reading.words import first_sentence, has_chinese
 
@@ -72,6 +73,8 @@ class Reader:
         planner = Planner(self._index(tools), self._now())
         plan = self._plan(planner, turn, past)
         if rounds == 0:
+            if (shown := show_row(turn.text, past, words)) and not _uses_row(plan, past):
+                return Reply(text=_close([shown], words))
             if plan.calls:
                 return Reply(calls=tuple(plan.calls))
             return Reply(text=_answer_without_calls(tools, turn, plan, words))
@@ -104,6 +107,17 @@ class Reader:
                 joined = planner.plan(f"{questions[-1].rstrip(' ?!.？！。')} {turn.text}", past)
                 return joined if joined.calls else plan
         return plan
+
+
+def _uses_row(plan: Plan, past: Sequence[PastCall]) -> bool:
+    """Tell whether a tool is to be called with a value of an earlier row, as "explain row 3" asks for a plan."""
+    values = {value for call in plan.calls for value in call.arguments.values() if isinstance(value, str)}
+    known = {v for one in past for row in rows_of(one.result) for k, v in row.items() if k != "target" and _is_text(v)}
+    return not values.isdisjoint(known)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
 
 
 def _read_turn(messages: Sequence[PastMessage]) -> _Turn:

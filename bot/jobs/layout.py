@@ -139,7 +139,8 @@ def _list_gaps(gaps: Sequence[Evidence], words: Wording) -> str:
     for (_, reason), ones in by_reason.items():
         targets = ", ".join(dict.fromkeys(target for one in ones for target in one.targets))
         tools = [f"`{tool}`" for tool in dict.fromkeys(call.tool for one in ones for call in one.calls)]
-        days = {say_before(call, words) for one in ones for call in one.calls if call.arguments.get("a")}
+        waits = ones if ones[0].expected == "no_history" else ()
+        days = {say_before(call, words) for one in waits for call in one.calls if call.arguments.get("a")}
         against = words["against"].format(range=", ".join(sorted(days))) if days else ""
         tasks = [_shorten(one.finding.assignment.task) for one in ones if not one.calls]
         what = " ".join(filter(None, [f"**{targets}**" if targets else "", ", ".join([*tools, *tasks]), against]))

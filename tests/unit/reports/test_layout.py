@@ -188,7 +188,7 @@ def test_a_first_day_on_which_all_is_as_usual_is_one_line_that_says_what_is_miss
 def test_a_target_that_tools_are_not_for_is_one_line_behind_those_with_findings() -> None:
     tools = ("get_slow_queries", "compare_windows", "db_health")
     evidence = [
-        *(fails(f"a{n}", tool, "lite", "unsupported") for n, tool in enumerate(tools, 2)),
+        *(fails(f"a{n}", tool, "lite", "unsupported", a=before(1)) for n, tool in enumerate(tools, 2)),
         found("a1", SLOW, offline=True),
         fails("a9", "db_health", "crm", "connection_failed"),
     ]
