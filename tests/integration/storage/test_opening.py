@@ -241,8 +241,13 @@ async def _older(lab: Lab) -> AsyncIterator[int]:
                 writer.write(data.replace(real, shown))
                 await writer.drain()
         writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    serving: set[asyncio.Task[None] | None] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.add(asyncio.current_task())
         path = lab.server.folder / f".s.PGSQL.{lab.server.port}"
         there_reader, there_writer = await asyncio.open_unix_connection(str(path))
         await asyncio.gather(pass_on(reader, there_writer), pass_on(there_reader, writer))
@@ -251,3 +256,5 @@ async def _older(lab: Lab) -> AsyncIterator[int]:
     async with server:
         port: int = server.sockets[0].getsockname()[1]
         yield port
+    async with asyncio.timeout(PATIENCE_S):  # the client has hung up
+        await asyncio.gather(*(task for task in serving if task is not None))
