@@ -21,7 +21,6 @@ from bot.storage.base import (
     StoreError,
 )
 from bot.storage.postgres_connection import Row, Tx
-from bot.storage.postgres_memory import is_erased
 from bot.storage.postgres_rows import (
     build_key_filter,
     build_micros,
@@ -33,11 +32,20 @@ from bot.storage.postgres_rows import (
 
 _FREE = "(owner IS NULL OR lease_until <= %s)"
 _UNDELIVERED = "state IN ('pending', 'sending')"
+_FIRST_DUE = f"SELECT next_at FROM outbox WHERE thread_key = %s AND {_UNDELIVERED} ORDER BY id LIMIT 1"
 _CANDIDATES = 16
 PAST_TRIES = 3
 """How often it is tried to read what was said in a thread before Hermod came."""
 NO_LIMIT = 2**31
 """Of the queue, for what is not a question."""
+LOCKED = "locked AS (SELECT FROM thread WHERE thread_key = %s FOR NO KEY UPDATE)"
+"""Within a WITH: a thread's row, locked, where there is one. The statement itself sees what was there before."""
+_COUNT = (
+    "ON CONFLICT (thread_key) DO UPDATE SET last_at = greatest(thread.last_at, excluded.last_at),"
+    " last_seq = thread.last_seq + 1, open_since = coalesce(thread.open_since, excluded.open_since),"
+    " past_left = CASE WHEN excluded.past_left > 0 AND thread.last_seq = 0 AND thread.opened_from IS NULL"
+    " THEN excluded.past_left ELSE thread.past_left END"
+)
 
 
 async def lock_thread(tx: Tx, thread_key: str) -> Row | None:
@@ -75,48 +83,65 @@ async def accept(tx: Tx, item: NewInboxItem, queue_limit: int, refusal: NewOutbo
     """Store an item once per event key; see ``Store.accept``.
 
     Twins that come at the same moment both pass the first look; the second one then fails at the unique key, and the
-    transaction that is tried again finds the first.
+    transaction that is tried again finds the first. So do two that both begin a thread.
     """
-    known = await tx.one("SELECT seq FROM inbox WHERE event_key = %s", item.event_key)
-    if known is not None:
-        return Accepted(outcome="duplicate", seq=known["seq"])
-    at = build_micros(item.received_at)
-    await lock_thread(tx, item.thread_key)
-    if item.said_id and await is_erased(tx, item.thread_key, item.said_id):
-        return Accepted(outcome="duplicate", seq=0)
-    await ensure_thread(tx, item.thread_key, at)
-    waiting = await tx.all(
-        "SELECT 1 FROM inbox WHERE thread_key = %s AND state = 'open' LIMIT %s", item.thread_key, max(queue_limit, 0)
-    )
-    full = len(waiting) >= queue_limit
-    (counted,) = await tx.all(
-        "UPDATE thread SET last_seq = last_seq + 1,"
-        " past_left = CASE WHEN %s AND last_seq = 0 AND opened_from IS NULL THEN %s ELSE past_left END,"
-        " open_since = CASE WHEN %s THEN open_since ELSE coalesce(open_since, %s) END"
-        " WHERE thread_key = %s RETURNING last_seq",
-        item.inside,
-        PAST_TRIES,
-        full,
-        at,
+    (look,) = await tx.all(
+        f"WITH {LOCKED} SELECT (SELECT seq FROM inbox WHERE event_key = %s) AS seq,"
+        " EXISTS (SELECT FROM locked) AS locked",
         item.thread_key,
+        item.event_key,
     )
-    seq: int = counted["last_seq"]
-    await tx.do(
-        "INSERT INTO inbox (event_key, thread_key, seq, kind, payload, received_at, said_id, state)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",
+    if look["seq"] is not None:
+        return Accepted(outcome="duplicate", seq=look["seq"])
+    added = await add_inbox(tx, item, locked=look["locked"], queue_limit=queue_limit)
+    if added is None:
+        return Accepted(outcome="duplicate", seq=0)
+    full = added["state"] == "refused"
+    if full and refusal is not None:
+        await add_outbox(tx, refusal)
+    # A NOTIFY here, and a LISTEN in the dispatcher, would spare the other processes their look every second.
+    return Accepted(outcome="full" if full else "new", seq=added["seq"])
+
+
+async def add_inbox(
+    tx: Tx, item: NewInboxItem, *, locked: bool, queue_limit: int = NO_LIMIT, job_id: str = ""
+) -> Row | None:
+    """Add an item whose key is new, and return its row; None when its message was deleted on the platform.
+
+    One statement, which sees what there is in the thread when the thread is locked.
+
+    Args:
+        locked: whether this transaction has locked the thread's row. Otherwise there was none, and it is made; a
+            transaction that is too late with that fails, and is tried again.
+    """
+    at = build_micros(item.received_at)
+    return await tx.one(
+        "WITH look AS (SELECT (SELECT count(*) FROM"
+        " (SELECT FROM inbox WHERE thread_key = %s AND state = 'open' LIMIT %s) AS waiting) >= %s AS full_up"
+        " WHERE NOT EXISTS (SELECT FROM erased WHERE thread_key = %s AND said_id = %s AND said_id <> '')),"
+        " counted AS (INSERT INTO thread (thread_key, last_at, last_seq, past_left, open_since)"
+        " SELECT %s, %s, 1, %s, CASE WHEN full_up THEN NULL ELSE %s::bigint END FROM look"
+        f" {_COUNT if locked else ''} RETURNING last_seq)"
+        " INSERT INTO inbox (event_key, thread_key, seq, kind, payload, received_at, said_id, job_id, state)"
+        " SELECT %s, %s, last_seq, %s, %s, %s, %s, %s, CASE WHEN full_up THEN 'refused' ELSE 'open' END"
+        " FROM counted, look RETURNING id, seq, state",
+        item.thread_key,
+        max(queue_limit, 0) if queue_limit < NO_LIMIT else 0,
+        queue_limit,
+        item.thread_key,
+        item.said_id,
+        item.thread_key,
+        at,
+        PAST_TRIES if item.inside else 0,
+        at,
         item.event_key,
         item.thread_key,
-        seq,
         item.kind,
         item.payload,
         at,
         item.said_id,
-        "refused" if full else "open",
+        job_id,
     )
-    if full and refusal is not None:
-        await add_outbox(tx, refusal)
-    # A NOTIFY here, and a LISTEN in the dispatcher, would spare the other processes their look every second.
-    return Accepted(outcome="full" if full else "new", seq=seq)
 
 
 async def knows_thread(tx: Tx, thread_key: str) -> bool:
@@ -280,16 +305,18 @@ async def add_outbox(tx: Tx, item: NewOutboxItem) -> None:
     at = build_micros(item.created_at)
     await ensure_thread(tx, item.thread_key, at)
     await tx.do(
-        "INSERT INTO outbox (key, thread_key, run_id, body, created_at, state, next_at)"
-        " VALUES (%s, %s, %s, %s, %s, 'pending', %s) ON CONFLICT (key) DO NOTHING",
+        "WITH added AS (INSERT INTO outbox (key, thread_key, run_id, body, created_at, state, next_at)"
+        " VALUES (%s, %s, %s, %s, %s, 'pending', %s) ON CONFLICT (key) DO NOTHING RETURNING next_at)"
+        f" UPDATE thread SET send_at = coalesce(({_FIRST_DUE}), (SELECT next_at FROM added)) WHERE thread_key = %s",
         item.key,
         item.thread_key,
         item.run_id,
         item.body,
         at,
         at,
+        item.thread_key,
+        item.thread_key,
     )
-    await _refresh_send_at(tx, item.thread_key)
 
 
 async def split_outbox(tx: Tx, claim: Claim, outbox_id: int, parts: Sequence[NewOutboxItem]) -> None:
@@ -350,10 +377,4 @@ async def _load_undelivered(tx: Tx, claim: Claim, outbox_id: int) -> None:
 
 
 async def _refresh_send_at(tx: Tx, thread_key: str) -> None:
-    await tx.do(
-        "UPDATE thread SET send_at ="
-        f" (SELECT next_at FROM outbox WHERE thread_key = %s AND {_UNDELIVERED} ORDER BY id LIMIT 1)"
-        " WHERE thread_key = %s",
-        thread_key,
-        thread_key,
-    )
+    await tx.do(f"UPDATE thread SET send_at = ({_FIRST_DUE}) WHERE thread_key = %s", thread_key, thread_key)

@@ -13,7 +13,7 @@ from typing import Literal
 
 from bot.storage.base import Claim, OutboxState, StoreError
 from bot.storage.jobs import FiringOutcome, JobRow, JobRunRow, JobState, NewFiring, Opening, Proposal
-from bot.storage.postgres_claims import NO_LIMIT, accept, add_outbox, ensure_thread, finish_send
+from bot.storage.postgres_claims import LOCKED, add_inbox, add_outbox, ensure_thread, finish_send
 from bot.storage.postgres_connection import Connections, Row, Tx
 from bot.storage.postgres_memory import append_messages, lock_threads, save_output
 from bot.storage.postgres_rows import build_micros, parse_micros
@@ -194,39 +194,35 @@ async def fire_job(
 
 
 async def _fire(tx: Tx, job_id: str, firing: NewFiring, now: int, overlap: Literal["skip", "queue"]) -> FiringOutcome:
-    known = await tx.one("SELECT 1 FROM schedule_run WHERE schedule_id = %s AND run_key = %s", job_id, firing.run_key)
-    if known is not None:
-        return "duplicate"
-    if overlap == "skip" and await _is_under_way(tx, job_id):
-        await _add_run(tx, job_id, firing.run_key, now, thread_key="", inbox_id=None)
-        return "skipped"
-    accepted = await accept(tx, firing.item, queue_limit=NO_LIMIT, refusal=None)
-    if accepted.outcome != "new":
-        return "duplicate"
-    (row,) = await tx.all(
-        "UPDATE inbox SET job_id = %s WHERE event_key = %s RETURNING id, thread_key", job_id, firing.item.event_key
+    item = firing.item
+    (look,) = await tx.all(
+        f"WITH {LOCKED} SELECT EXISTS (SELECT FROM locked) AS locked,"
+        " EXISTS (SELECT FROM schedule_run WHERE schedule_id = %s AND run_key = %s) AS known,"
+        " EXISTS (SELECT FROM inbox WHERE job_id = %s AND job_id <> '' AND state IN ('open', 'taken')) AS under_way,"
+        " EXISTS (SELECT FROM inbox WHERE event_key = %s) AS stored",
+        item.thread_key,
+        job_id,
+        firing.run_key,
+        job_id,
+        item.event_key,
     )
-    await _add_run(tx, job_id, firing.run_key, now, thread_key=row["thread_key"], inbox_id=row["id"])
-    return "fired"
-
-
-async def _is_under_way(tx: Tx, job_id: str) -> bool:
-    """Tell whether a time of the job waits or runs."""
-    row = await tx.one(
-        "SELECT 1 FROM inbox WHERE job_id = %s AND job_id <> '' AND state IN ('open', 'taken') LIMIT 1", job_id
-    )
-    return row is not None
-
-
-async def _add_run(tx: Tx, job_id: str, run_key: str, fired_at: int, *, thread_key: str, inbox_id: int | None) -> None:
+    if look["known"]:
+        return "duplicate"
+    thread_key, added = "", None
+    if overlap != "skip" or not look["under_way"]:
+        added = None if look["stored"] else await add_inbox(tx, item, locked=look["locked"], job_id=job_id)
+        if added is None:
+            return "duplicate"
+        thread_key = item.thread_key
     await tx.do(
         "INSERT INTO schedule_run (schedule_id, run_key, fired_at, thread_key, inbox_id) VALUES (%s, %s, %s, %s, %s)",
         job_id,
-        run_key,
-        fired_at,
+        firing.run_key,
+        now,
         thread_key,
-        inbox_id,
+        None if added is None else added["id"],
     )
+    return "skipped" if added is None else "fired"
 
 
 async def list_job_runs(tx: Tx, job_id: str, limit: int) -> tuple[JobRunRow, ...]:

@@ -119,12 +119,6 @@ async def _load_erased(tx: Tx, thread_key: str, said_ids: list[str]) -> set[str]
     return {row["said_id"] for row in rows}
 
 
-async def is_erased(tx: Tx, thread_key: str, said_id: str) -> bool:
-    """Tell whether a message was deleted on the platform."""
-    row = await tx.one("SELECT 1 FROM erased WHERE thread_key = %s AND said_id = %s", thread_key, said_id)
-    return row is not None
-
-
 def blank(body: str) -> str:
     """Return an entry of a history without its text. In Python: ``jsonb`` refuses the escape of a NUL."""
     return json.dumps({**json.loads(body), "content": DELETED}, ensure_ascii=False, separators=(",", ":"))
