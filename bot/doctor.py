@@ -17,12 +17,14 @@ from agent_core.llm.router import ProviderState
 from agent_core.llm.types import ModelMessage, ModelRequest, Usage
 from bot.app import open_storage
 from bot.installations import InstallationReport, TokenSeal, report_installations
+from bot.jobs.telling import tell_instant
 from bot.models import (
     build_all_workers,
     build_cache,
     build_embedder,
     build_prices,
     build_provider,
+    count,
     describe_state,
     load_templates,
 )
@@ -31,11 +33,15 @@ from bot.sandbox import PythonSandbox
 from bot.settings import ModelSettings, Settings
 from bot.settings_tree import DiscordSettings, HttpSettings, LimitSettings, SlackSettings
 from bot.storage.base import StoreError
+from bot.storage.jobs import JobState
 from bot.toolbox import build_targets, build_tools
 from bot.tools.slow_queries.preflight import preflight
 
 CHECK_S = 15.0
 """Bound of one check."""
+
+MOST_PAUSED = 10
+"""Paused jobs that are named one by one."""
 
 RUNNING_S = 3.0
 """Bound of asking a running process about its providers."""
@@ -74,7 +80,7 @@ class Checkup(Protocol):
 async def examine(
     settings: Settings, environ: Mapping[str, str], checkups: Mapping[str, Checkup]
 ) -> AsyncIterator[Finding]:
-    """Look at storage, prompts, models, cache, a running process's providers, targets and platforms, in this order.
+    """Look at storage, jobs, prompts, models, cache, a running process, targets and platforms, in this order.
 
     Args:
         settings: loaded settings.
@@ -82,6 +88,8 @@ async def examine(
         checkups: of the configured platforms.
     """
     yield await _examine_storage(settings)
+    for finding in await _examine_jobs(settings):
+        yield finding
     if settings.prompts.folder is not None or settings.workers:
         yield await _examine_agents(settings)
     for notice in settings.notices:
@@ -195,6 +203,25 @@ async def _examine_storage(settings: Settings) -> Finding:
     except StoreError as e:
         return Finding(part="storage", state="error", text=str(e), fix="see storage.url in docs/settings.md")
     return Finding(part="storage", state="ok", text=f"{counts.threads} threads, {counts.inbox_open} messages waiting")
+
+
+async def _examine_jobs(settings: Settings) -> list[Finding]:
+    """Tell which of the jobs that there are comes next, and which are paused, and why."""
+    try:
+        async with open_storage(settings) as store:
+            rows = await store.list_jobs()
+    except StoreError:
+        return []  # said already
+    found = []
+    coming = sorted((row.next_at, row.name, row) for row in rows if row.next_at and row.state is JobState.ACTIVE)
+    if coming:
+        at, name, row = coming[0]
+        text = f"{count(len(coming), 'job')} active; the next is {name} at {tell_instant(at, row)}"
+        found.append(Finding(part="jobs", state="ok", text=text))
+    for row in [row for row in rows if row.state is JobState.PAUSED][:MOST_PAUSED]:
+        fix = f"look at it with hermod jobs show {row.name}; hermod jobs resume {row.name} lets it go on"
+        found.append(Finding(part=f"job {row.name}", state="warning", text=f"paused: {row.reason}", fix=fix))
+    return found
 
 
 async def _examine_installations(settings: Settings) -> list[Finding]:

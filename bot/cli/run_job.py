@@ -27,6 +27,7 @@ from bot.owners import name_owner
 from bot.platforms import build_adapters
 from bot.settings import Settings
 from bot.storage.base import OutboxItem, OutboxState, RunRow, Store
+from bot.storage.jobs import JobState
 
 HANDOVER_S = 3.0
 """How long a running Hermod has to take the report up; it looks every second."""
@@ -72,6 +73,7 @@ async def run_job_now(name: str, *, config: Path | None, as_json: bool, verbose:
                         progress = await _follow(settings, jobs.store, firing, adapters)
                 except TimeoutError:
                     progress = await look(jobs.store, firing, adapters[firing.thread.platform])
+                progress = await _name_pause(jobs.store, firing, progress)
         except BadJob as e:
             print_failure(str(e), code="bad_job", as_json=as_json)
             return 1
@@ -144,6 +146,15 @@ def _find_error(run: RunRow, posts: tuple[OutboxItem, ...]) -> str:
     if failed:
         return f"the report could not be posted: {failed}"
     return "" if posts else f"nothing was posted; see hermod trace {run.run_id}"
+
+
+async def _name_pause(store: Store, firing: Firing, progress: Progress) -> Progress:
+    """Add to what went wrong why the job is paused: that may be the cause, and has to be mended."""
+    row = await store.load_job(firing.job) if progress.error else None
+    if row is None or row.state is not JobState.PAUSED:
+        return progress
+    wish = f"mend that, and let it go on with `hermod jobs resume {row.name}`"
+    return replace(progress, error=f"{progress.error}; the job is paused: {row.reason}; {wish}")
 
 
 async def _fire(keeper: JobKeeper, name: str, adapters: Mapping[str, ChatAdapter]) -> Firing:

@@ -104,3 +104,21 @@ def test_a_wrong_job_is_refused_with_the_right_form(folder: Path, changes: tuple
     done = hermod(folder, "jobs", "add", *words)
     assert (done.code, done.out) == (1, "")
     assert said in done.err
+
+
+def test_the_doctor_names_the_next_job_and_every_paused_one(folder: Path) -> None:
+    added = hermod(
+        folder, "jobs", "add", "evening", "--cron", "0 18 * * *", "--channel", "slack:T1/C1", "--task", "locks"
+    )
+    assert added.code == 0, added.err
+    hermod(folder, "jobs", "pause", "daily", "--reason", "holidays")
+    done = hermod(folder, "doctor", "--json", HERMOD_SANDBOX__ENABLED="false")
+    items = done.data["items"]
+    assert isinstance(items, list)
+    told = {i["part"]: i for i in items if i["part"].startswith("job")}
+    assert set(told) == {"jobs", "job daily"}
+    assert told["jobs"]["state"] == "ok"
+    assert told["jobs"]["text"].startswith("1 job active; the next is evening at ")
+    assert told["job daily"]["state"] == "warning"
+    assert told["job daily"]["text"] == "paused: holidays"
+    assert "hermod jobs resume daily" in told["job daily"]["fix"]

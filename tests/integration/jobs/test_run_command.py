@@ -109,7 +109,9 @@ async def test_a_running_hermod_makes_it_and_the_command_waits_for_the_delivery(
 async def test_a_report_that_cannot_be_posted_fails_and_says_why(place: Place) -> None:
     code, out = await place.run("run", "nowhere")
     assert code == 1
-    assert "hermod: " in out
+    assert "hermod: no report was made" in out
+    assert "the job is paused: " in out
+    assert "`hermod jobs resume nowhere`" in out
     assert place.said() == []
     code, out = await place.run("run", "dayly")
     assert code == 1
