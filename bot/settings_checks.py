@@ -271,11 +271,9 @@ def _check_sandbox(tree: SettingsTree) -> Iterator[Mistake]:
 
 
 def _check_research(research: ResearchSettings, installed: Installed) -> Iterator[Mistake]:
-    for name in ("search_url", "arxiv_url", "semantic_scholar_url"):
-        if (url := getattr(research, name)) is not None:
-            yield from _check_http_url(("research", name), url)
+    yield from _check_services(research)
     for index, host in enumerate(research.allow_hosts):
-        if not _HOST_AND_PORT.fullmatch(host):
+        if not _HOST_AND_PORT.fullmatch(host) or int(host.rpartition(":")[2]) > 65_535:
             text = "must be a host and a port, such as wiki.example.com:443"
             yield Mistake(path=("research", "allow_hosts", index), text=text)
     provider = research.searches_with
@@ -285,7 +283,7 @@ def _check_research(research: ResearchSettings, installed: Installed) -> Iterato
     if provider == "searxng" and not research.search_url:
         text = 'missing; the provider "searxng" needs it: the address of your SearXNG'
         yield Mistake(path=("research", "search_url"), text=text)
-    if provider in ("brave", "tavily") and research.api_key is None:
+    if provider in ("brave", "tavily") and (research.api_key is None or not research.api_key.get_secret_value()):
         yield Mistake(path=("research", "api_key"), text=f'missing; the provider "{provider}" needs it')
     unused = {"keyless": ("api_key", "search_url"), "searxng": ("api_key",)}.get(research.provider, ())
     for name in unused:
@@ -294,6 +292,20 @@ def _check_research(research: ResearchSettings, installed: Installed) -> Iterato
             yield Mistake(path=("research", name), text=text)
     if research.provider == "keyless" and not installed("ddgs"):
         yield _missing_extra(("research", "provider"), "research")
+
+
+def _check_services(research: ResearchSettings) -> Iterator[Mistake]:
+    for name in ("search_url", "arxiv_url", "semantic_scholar_url"):
+        if (url := getattr(research, name)) is not None:
+            yield from _check_http_url(("research", name), url)
+            if _has_host(url) and "@" in urlsplit(url).netloc:
+                text = "must have no user and password in it; a service that asks for them is not supported"
+                yield Mistake(path=("research", name), text=text)
+    for name in ("api_key", "semantic_scholar_key"):
+        key = getattr(research, name)
+        if key is not None and any(not "!" <= c <= "~" for c in key.get_secret_value()):
+            text = "must be the key alone, without spaces, line ends and letters outside of ASCII"
+            yield Mistake(path=("research", name), text=text)
 
 
 def _missing_extra(path: KeyPath, extra: str) -> Mistake:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import assert_never
 from urllib.parse import urlsplit, urlunsplit
 
@@ -35,6 +35,14 @@ def build_service(settings: ResearchSettings) -> SearchService:
             return Keyless(timeout_s=settings.timeout_s)
         case other:
             assert_never(other)
+
+
+def list_missing(settings: ResearchSettings, installed: Callable[[str], bool]) -> tuple[str, ...]:
+    """Return the names of the tools that can only say that the extra ``research`` is not installed."""
+    if not settings.enabled:
+        return ()
+    needs = {"web_search": "ddgs"} if settings.searches_with == "keyless" else {}
+    return tuple(tool for tool, module in {**needs, "read_webpage": "trafilatura"}.items() if not installed(module))
 
 
 def open_client(url: str, timeout_s: float) -> WebClient:

@@ -42,6 +42,14 @@ def test_who_searches_follows_from_the_keys(tmp_path: Path, text: str, name: str
         ('search_url = "searx:8080"', "research.search_url: must be a URL"),
         ('arxiv_url = "export.arxiv.org"', "research.arxiv_url: must be a URL"),
         ('allow_hosts = ["wiki.example.com"]', "research.allow_hosts[0]: must be a host and a port"),
+        ('allow_hosts = ["wiki.example.com:99999"]', "research.allow_hosts[0]: must be a host and a port"),
+        ('search_url = "https://me:s3cr3t@searx.example.com"', "research.search_url: must have no user and password"),
+        ('search_url = "http://[::1"', "research.search_url: must be a URL"),
+        ('arxiv_url = "https://me@arxiv.example.com"', "research.arxiv_url: must have no user and password"),
+        ('provider = "brave"\napi_key = ""', "research.api_key: missing"),
+        ('provider = "brave"\napi_key = "BSA abc"', "research.api_key: must be the key alone"),
+        ('api_key = "tvly-abc\\nX-Other: 1"', "research.api_key: must be the key alone"),
+        ('semantic_scholar_key = "schlüssel"', "research.semantic_scholar_key: must be the key alone"),
         ("max_results = 50", "research.max_results: must be at most 20"),
     ],
 )
@@ -49,6 +57,7 @@ def test_mistakes_are_told_with_the_remedy(tmp_path: Path, text: str, said: str)
     with pytest.raises(SettingsError) as refused:
         load(tmp_path, text)
     assert said in str(refused.value)
+    assert "s3cr3t" not in str(refused.value)
 
 
 def test_a_missing_library_is_told_at_the_start_only_where_it_was_asked_for(tmp_path: Path) -> None:
