@@ -178,13 +178,17 @@ _TEXTS = {
 def _validate(sources: Sources) -> tuple[Settings | None, list[Mistake]]:
     """Validate; drop what is wrong and validate again, so that the checks can look at the rest."""
     mistakes: list[Mistake] = []
+    dropped: set[tuple[int | str, ...]] = set()
     for _ in range(3):
         try:
             return Settings.model_validate(sources.data), mistakes
         except ValidationError as error:
             for detail in error.errors(include_input=False, include_url=False):
-                mistakes.append(_describe(detail))
-                _drop(sources.data, detail["loc"], missing=detail["type"] == "missing")
+                missing = detail["type"] == "missing"
+                if not (missing and detail["loc"] in dropped):  # it is there, and was told to be wrong
+                    mistakes.append(_describe(detail))
+                dropped.add(detail["loc"])
+                _drop(sources.data, detail["loc"], missing=missing)
     return None, mistakes
 
 

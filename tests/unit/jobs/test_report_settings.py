@@ -59,6 +59,7 @@ def test_a_right_report_is_taken_and_no_key_of_it_is_unused(tmp_path: Path) -> N
             "weekly-regression; did you mean daily-database?",
         ),
         ({"deadline_s": "10"}, "reports.daily.deadline_s: must be at least 30"),
+        ({"task": ""}, "reports.daily.task: must not be empty"),  # and not "missing" as well
     ],
 )
 def test_a_mistake_is_one_line_that_says_how_to_mend_it(tmp_path: Path, changes: dict[str, str], line: str) -> None:
