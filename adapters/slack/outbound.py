@@ -14,6 +14,7 @@ import structlog
 
 from adapters.chat import (
     AdapterError,
+    Attachment,
     Author,
     Delivered,
     Delivery,
@@ -54,6 +55,11 @@ SIGNS: Mapping[str, str] = {"queued": "hourglass_flowing_sand", "seen": "eyes", 
 """The emoji of ``react``."""
 
 MOST_REMEMBERED = 2_000
+
+LOOK_WAITS_S = (0.0, 0.5, 2.0)
+"""How long to wait before each look for a file whose upload got no answer."""
+
+UNSEEN = "I do not know whether these files arrived; ask again if one is not there: {names}"
 
 _Known = TypeVar("_Known")
 
@@ -100,6 +106,7 @@ class SlackOutbound:
         self._people = people
         self._patience_s = patience_s
         self._monotonic = monotonic
+        self._sleep = sleep
         self._files = SlackFiles(client, file_hosts)
         self._urls = ResponseUrls(client, monotonic)
         self._off: set[str] = set()  # methods that the app may not use
@@ -234,7 +241,7 @@ class SlackOutbound:
         there = await self._list_files(reply.thread, remote_id)
         if there is None:
             names = ", ".join(file_name(file.name) for file in files)
-            await self._say_missing(reply, f"I do not know whether these files arrived; ask again for one: {names}")
+            await self._say_missing(reply, UNSEEN.format(names=names))
             return
         missing = tuple(file for file in files if file_name(file.name) not in there)
         log.info("slack_post_completed", thread=reply.thread.key, files=len(missing))
@@ -251,26 +258,43 @@ class SlackOutbound:
         )
         return None if isinstance(found, Failed) else found
 
-    async def _is_there(self, reply: Reply, name: str, since: float) -> bool:
+    async def _was_late(self, reply: Reply, name: str, since: float) -> bool:
         """Tell whether a file was posted meanwhile: while a process stands still another one takes its work over."""
-        if self._monotonic() <= since + LATE_S:
-            return False
-        posted = await self.find_posted(reply.thread, reply.key)
-        return isinstance(posted, Delivered) and name in (await self._list_files(reply.thread, posted.remote_id) or ())
+        return self._monotonic() > since + LATE_S and await self._is_there(reply, name) is True
+
+    async def _is_there(self, reply: Reply, name: str) -> bool | None:
+        """Tell whether a file stands behind its reply; None when that cannot be read."""
+        for wait_s in LOOK_WAITS_S:
+            await self._sleep(wait_s)
+            posted = await self.find_posted(reply.thread, reply.key)
+            if isinstance(posted, Delivered):
+                names = await self._list_files(reply.thread, posted.remote_id)
+                if names is not None:
+                    return name in names
+        return None
 
     async def _attach(self, reply: Reply, since: float) -> None:
         """Post the reply's files after its text; a file that fails is named in the thread, and costs nothing else."""
         for attachment in reply.files:
-            failed = await self._files.upload(
-                attachment,
-                channel=reply.thread.channel,
-                thread_ts=thread_ts_of(reply.thread),
-                unless=partial(self._is_there, reply, file_name(attachment.name), since),
-            )
+            failed = await self._upload(reply, attachment, since)
+            if failed is not None and isinstance(failed.outcome, InDoubt):
+                # a connection that broke, as all do when the process is asked to end: once more is enough
+                there = await self._is_there(reply, file_name(attachment.name))
+                if there is None:
+                    await self._say_missing(reply, UNSEEN.format(names=file_name(attachment.name)))
+                failed = await self._upload(reply, attachment, since) if there is False else None
             if failed is None:
                 continue
             log.error("slack_file_not_posted", thread=reply.thread.key, reason=failed.said)
             await self._say_missing(reply, f"I could not attach the file {attachment.name}: {failed.said}")
+
+    async def _upload(self, reply: Reply, attachment: Attachment, since: float) -> Failed | None:
+        return await self._files.upload(
+            attachment,
+            channel=reply.thread.channel,
+            thread_ts=thread_ts_of(reply.thread),
+            unless=partial(self._was_late, reply, file_name(attachment.name), since),
+        )
 
     async def _say_missing(self, reply: Reply, notice: str) -> None:
         text = build_surface(Reply(thread=reply.thread, text=notice, key=reply.key)).text

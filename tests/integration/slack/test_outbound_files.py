@@ -40,9 +40,9 @@ async def test_files_follow_the_text_in_the_same_thread(server: SlackServer) -> 
     ("method", "fault"),
     [
         ("files.getUploadURLExternal", {"error": "missing_scope"}),
-        ("files.getUploadURLExternal", {"drop": True}),
-        ("files.completeUploadExternal", {"error": "internal_error"}),
-        ("files.completeUploadExternal", {"http": 500}),
+        ("files.getUploadURLExternal", {"drop": True, "times": 2}),
+        ("files.completeUploadExternal", {"error": "internal_error", "times": 2}),
+        ("files.completeUploadExternal", {"http": 500, "times": 2}),
     ],
 )
 async def test_a_file_that_fails_is_named_and_the_text_stays(
@@ -94,6 +94,30 @@ async def test_what_cannot_be_seen_is_not_posted_again_but_said(server: SlackSer
         await outbound.complete_post(whole, posted.remote_id)
     assert [f["name"] for f in uploaded(server, root)] == ["rows.csv"]
     assert "do not know whether these files arrived" in server.bot_messages("C1OPS", root)[-1]["text"]
+
+
+@pytest.mark.parametrize("method", ["files.getUploadURLExternal", "files.completeUploadExternal"])
+async def test_a_file_whose_connection_broke_is_sent_once_more(server: SlackServer, method: str) -> None:
+    root = await server.say("root")
+    server.inject(method, drop=True)
+    async with open_outbound(server) as outbound:
+        assert isinstance(await outbound.post(reply(root, "See file.", files=(CSV,))), Delivered)
+    assert [f["name"] for f in uploaded(server, root)] == ["rows.csv"]
+    assert len(server.bot_messages("C1OPS", root)) == 2
+
+
+@pytest.mark.parametrize(("fault", "looks"), [({"drop": True}, 2), ({"http": 500}, 99)])
+async def test_a_file_that_arrived_is_looked_for_until_the_thread_can_be_read(
+    server: SlackServer, fault: dict[str, Any], looks: int
+) -> None:
+    root = await server.say("root")
+    server.inject("files.completeUploadExternal", after=True, drop=True)
+    server.inject("conversations.replies", times=looks, **fault)
+    async with open_outbound(server, HandClock()) as outbound:
+        assert isinstance(await outbound.post(reply(root, "See file.", files=(CSV,))), Delivered)
+    assert [f["name"] for f in uploaded(server, root)] == ["rows.csv"]
+    notices = [m["text"] for m in server.bot_messages("C1OPS", root)[1:] if m["text"]]
+    assert ["do not know whether these files arrived" in text for text in notices] == ([True] if looks > 9 else [])
 
 
 @pytest.mark.parametrize("fault", [{"drop": True}, {"http": 500}])
