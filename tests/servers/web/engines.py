@@ -78,7 +78,10 @@ class SearchEngines:
             await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, ssl.SSLError, asyncio.IncompleteReadError):
+        with (
+            contextlib.closing(writer),
+            contextlib.suppress(ConnectionError, ssl.SSLError, asyncio.IncompleteReadError),
+        ):
             method, target, _ = (await reader.readuntil(b"\r\n\r\n")).split(b" ", 2)
             host = target.decode().partition(":")[0]
             if method != b"CONNECT" or host not in HOSTS:
@@ -89,7 +92,6 @@ class SearchEngines:
             assert self._context is not None
             await writer.start_tls(self._context)
             await self._answer(host, reader, writer)
-        writer.close()
 
     async def _answer(self, host: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
