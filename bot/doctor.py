@@ -30,11 +30,12 @@ from bot.models import (
 )
 from bot.platforms import reveal
 from bot.sandbox import PythonSandbox
-from bot.settings import ModelSettings, Settings
+from bot.settings import ModelSettings, Settings, is_installed
 from bot.settings_tree import DiscordSettings, HttpSettings, LimitSettings, SlackSettings
 from bot.storage.base import StoreError
 from bot.storage.jobs import JobState
 from bot.toolbox import build_targets, build_tools
+from bot.tools.research.search import list_missing
 from bot.tools.slow_queries.preflight import preflight
 
 CHECK_S = 15.0
@@ -110,8 +111,8 @@ async def examine(
     # all at once: one that hangs takes its whole time, and the others need not wait for it
     for finding in await asyncio.gather(*(_examine_target(settings, name) for name in settings.targets)):
         yield finding
-    if settings.sandbox.enabled:
-        yield await _examine_sandbox(settings)
+    for finding in await _examine_tools(settings):
+        yield finding
     async for finding in _examine_platforms(checkups):
         yield finding
     for finding in await _examine_installations(settings):
@@ -269,6 +270,12 @@ def _judge_installation(report: InstallationReport, url: str) -> Finding:
     return Finding(part=part, state="ok", text=text)
 
 
+async def _examine_tools(settings: Settings) -> list[Finding]:
+    """Look at what tools stand on that need no database."""
+    found = [await _examine_sandbox(settings)] if settings.sandbox.enabled else []
+    return [*found, *([_examine_research(settings)] if settings.research.enabled else [])]
+
+
 async def _examine_sandbox(settings: Settings) -> Finding:
     """Run the canaries of the sandbox for real."""
     sandbox = PythonSandbox(settings, SystemClock())
@@ -284,6 +291,14 @@ async def _examine_sandbox(settings: Settings) -> Finding:
         return Finding(part="sandbox", state="error", text=f"run_python does not run: {seen.reason}", fix=fix)
     facts = "; ".join(f"{name} {fact}" for name, fact in seen.facts.items())
     return Finding(part="sandbox", state="ok", text=f"{seen.backend} held every canary ({facts})")
+
+
+def _examine_research(settings: Settings) -> Finding:
+    """Tell who searches the web, and which of the tools only say that a library is not installed. Nothing is asked."""
+    if missing := list_missing(settings.research, is_installed):
+        text = f"the extra research is not installed, so no answer comes of {' and '.join(missing)}"
+        return Finding(part="research", state="warning", text=text, fix="pip install 'hermod-bot[research]'")
+    return Finding(part="research", state="ok", text=f"searches with {settings.research.searches_with}")
 
 
 async def _examine_agents(settings: Settings) -> Finding:
