@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 
+from bot.access import LOCAL_PLATFORM
 from bot.arguments import BadArguments
 from bot.commands import JOBS, REPORT, Invocation, OwnCommand
 from bot.jobs.desk import Asking, JobDesk
@@ -13,9 +14,10 @@ from bot.jobs.proposals import Decision, read_decision
 from bot.jobs.telling import tell_deletion, tell_instant, tell_job, tell_list, tell_proposal
 from bot.jobs.wishes import JobWish
 
+NO_CHANNEL = "A report is posted to a channel, and here is none; use `hermod jobs` at the command line, or ask in chat"
 NOTHING_WAITS = "Nothing waits to be confirmed by you here; a proposal waits for 15 minutes."
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _SET = re.compile(r"\b(task|name|channel|template|targets|timezone)=(\"[^\"]*\"|'[^']*'|\S+)")
 
 _Answer = Callable[[JobDesk, Asking, str], Awaitable[str]]
@@ -45,6 +47,8 @@ def build_job_commands(desk: JobDesk) -> tuple[OwnCommand, OwnCommand]:
 
 
 async def _answer(desk: JobDesk, asked: Invocation, answer: _Answer, rest: str) -> str:
+    if asked.thread.platform == LOCAL_PLATFORM:
+        raise BadArguments(NO_CHANNEL)
     try:
         return await answer(desk, Asking(thread=asked.thread, author=asked.author), rest)
     except BadJob as e:

@@ -36,7 +36,7 @@ EXPIRED = (
 _ADDRESSED = re.compile(
     r"(?:(?P<platform>[a-z]+):)?(?:(?P<workspace>[A-Za-z0-9._-]+)/)?(?P<channel>[A-Za-z0-9][A-Za-z0-9._-]*)"
 )
-_NAME = re.compile(r"[a-z0-9-]{1,63}", re.IGNORECASE)
+_NAME = re.compile(r"[a-z0-9_-]{1,63}", re.IGNORECASE)
 _LINKED = re.compile(r"<#([A-Za-z0-9]+)(?:\|[^>]*)?>")
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from adapters.chat import Message
-from bot.commands import JOBS, REPORT, list_slash_commands
+from adapters.chat import Message, ThreadRef
+from bot.commands import JOBS, REPORT, Question, list_slash_commands
 from bot.jobs.job import load_spec
 from bot.storage.jobs import JobState
 from tests.unit.job_words.office import ALICE, BOB, Office, open_office
@@ -105,6 +106,24 @@ async def test_show_tells_all_of_one_job(office: Office) -> None:
         "latest",
     ):
         assert told in text
+
+
+async def test_a_job_of_the_settings_with_an_underscore_is_found_by_its_name(office: Office) -> None:
+    row = await office.make()
+    assert await office.store.save_job(replace(row, name="daily_shop", origin="settings"), expected=row.revision)
+    assert "**Job `daily_shop`**" in (await office.command("show daily_shop", mention="7.0")).text
+    assert "is paused" in (await office.command("pause daily_shop")).text
+
+
+async def test_at_the_terminal_jobs_points_to_the_command_line(office: Office) -> None:
+    here = ThreadRef(platform="terminal", workspace="local", channel="chat", thread="1")
+    given = replace(office.message("jobs"), thread=here)
+    ctx = office.context(given)
+    reading = office.commands.read(ctx, given)
+    assert not isinstance(reading, Question)
+    told = await office.commands.run(ctx, reading)
+    assert not told.ok
+    assert "`hermod jobs`" in told.text
 
 
 async def test_report_runs_a_job_now_and_says_where(office: Office) -> None:
