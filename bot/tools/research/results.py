@@ -102,6 +102,7 @@ def is_page(url: str) -> bool:
             and len(url) <= LONGEST_URL
             and parts.username is None
             and not _NO_PAGE.search(url)
+            and url.isprintable()  # what turns the direction of writing could show another address
         )
     except ValueError:
         return False

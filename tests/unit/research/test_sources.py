@@ -46,7 +46,16 @@ def test_an_answer_without_research_has_none() -> None:
 
 
 def test_what_is_no_page_is_no_source() -> None:
-    for url in ("javascript:alert(1)", "ftp://a.org/x", "https://u:p@a.org/", "https://a.org/x y", "https:///x", "x"):
+    turned = ("https://a.org/\u202egro.b", "https://a.org/\u2066x", "https://a.org/\u200bx")
+    for url in (
+        *turned,
+        "javascript:alert(1)",
+        "ftp://a.org/x",
+        "https://u:p@a.org/",
+        "https://a.org/x y",
+        "https:///x",
+        "x",
+    ):
         assert list_sources([result("read_webpage", **page(url))]) == ""
 
 
