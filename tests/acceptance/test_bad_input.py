@@ -100,10 +100,9 @@ async def listen(*, rude: bool = False) -> AsyncIterator[int]:
     """A port behind which is no healthy database: it takes connections and says nothing, or hangs up at once."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError):
+        with contextlib.closing(writer), contextlib.suppress(ConnectionError):
             while not rude and await reader.read(65536):
                 pass
-        writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
@@ -126,14 +125,13 @@ async def freeze_after_login(lab: Lab) -> AsyncIterator[int]:
                 writer.write(data)
 
         task = asyncio.create_task(answer())
-        with contextlib.suppress(ConnectionError):
-            while data := await reader.read(65536):
-                if not task.done():
-                    far_writer.write(data)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        far_writer.close()
-        writer.close()
+        with contextlib.closing(writer), contextlib.closing(far_writer):
+            with contextlib.suppress(ConnectionError):
+                while data := await reader.read(65536):
+                    if not task.done():
+                        far_writer.write(data)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
