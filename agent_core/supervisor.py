@@ -106,8 +106,8 @@ class WorkerMessage:
 class SupervisorRecord:
     """All that is known of a supervised run; ``record`` has the steps of all runs inside it, and their usage.
 
-    ``written`` is the answer as somebody wrote it, without marks that name no finding (``dropped``) and without the notes
-    behind it; empty where the findings are listed as they are.
+    ``written`` is the answer as somebody wrote it, without marks that name no finding (``dropped``) and without the
+    notes behind it; empty where the findings are listed as they are.
     """
 
     record: RunRecord
