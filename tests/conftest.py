@@ -88,14 +88,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_configure() -> None:
-    """Let the processes that tests start hear Ctrl-C.
+    """Let the processes that tests start hear Ctrl-C, Ctrl-\\ and the end of a terminal.
 
-    A shell starts what it puts in the background (``make test &``) with SIGINT ignored, and every process inherits
-    that; Python then installs no handler, so that a test waits for the end of what it interrupted in vain.
+    A shell starts what it puts in the background (``make test &``) with SIGINT and SIGQUIT ignored, ``nohup`` with
+    SIGHUP, and every process inherits that: a test waits in vain for the end of what it interrupted, and a Postgres
+    server for that of a process of its own.
     """
-    here = threading.current_thread() is threading.main_thread()
-    if here and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for sign in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        if signal.getsignal(sign) is signal.SIG_IGN:
+            signal.signal(sign, signal.default_int_handler if sign is signal.SIGINT else signal.SIG_DFL)
 
 
 # -- network ---------------------------------------------------------------------------------------
