@@ -181,9 +181,8 @@ async def test_a_platform_that_asks_to_wait_does_not_delay_the_other_and_is_answ
 ) -> None:
     await hermod.start()
     await hermod.wait_ready()
-    # Else the list of commands, which waits for itself only, would be what is asked to wait.
-    await discord.wait_until(lambda: discord.command_puts, PATIENCE_S)
-    discord.inject(".", http=429, retry_after=6.0, is_global=True)
+    # an answer: the calls that register commands beside it wait for themselves only
+    discord.inject("^POST /channels", http=429, retry_after=6.0, is_global=True)
     waiting = [await places.mention("discord", f"waiting {number}") for number in range(5)]
     await discord.wait_until(lambda: discord.calls[-1].status == 429, PATIENCE_S)
     for number in range(5):
