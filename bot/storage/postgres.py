@@ -42,8 +42,8 @@ from bot.storage.postgres_jobs import PostgresJobs
 from bot.storage.postgres_ledger import PostgresLedger
 from bot.storage.postgres_memory import PostgresMemory
 from bot.storage.postgres_migrate import migrate
-from bot.storage.postgres_rows import build_micros
 from bot.storage.postgres_snapshots import PostgresSnapshots
+from bot.storage.rows import build_micros
 
 
 class PostgresStore(PostgresMemory, PostgresLedger, PostgresInstallations, PostgresSnapshots, PostgresJobs):

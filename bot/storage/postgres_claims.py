@@ -21,14 +21,8 @@ from bot.storage.base import (
     StoreError,
 )
 from bot.storage.postgres_connection import Row, Tx
-from bot.storage.postgres_rows import (
-    build_key_filter,
-    build_micros,
-    parse_inbox,
-    parse_micros,
-    parse_outbox,
-    parse_run,
-)
+from bot.storage.postgres_rows import build_key_filter
+from bot.storage.rows import build_micros, parse_inbox, parse_micros, parse_outbox, parse_run
 
 _FREE = "(owner IS NULL OR lease_until <= %s)"
 _UNDELIVERED = "state IN ('pending', 'sending')"

@@ -10,7 +10,7 @@ from functools import partial
 
 from bot.storage.installations import InstallationRow, NewInstallationRow
 from bot.storage.postgres_connection import Connections, Row, Tx
-from bot.storage.postgres_rows import build_micros, parse_micros
+from bot.storage.rows import build_micros, parse_micros
 
 _BY_KEY = "platform = %s AND workspace = %s"
 

@@ -16,7 +16,7 @@ from bot.storage.jobs import FiringOutcome, JobRow, JobRunRow, JobState, NewFiri
 from bot.storage.postgres_claims import LOCKED, add_inbox, add_outbox, ensure_thread, finish_send
 from bot.storage.postgres_connection import Connections, Row, Tx
 from bot.storage.postgres_memory import append_messages, lock_threads, save_output
-from bot.storage.postgres_rows import build_micros, parse_micros
+from bot.storage.rows import build_micros, parse_micros
 
 
 class PostgresJobs:

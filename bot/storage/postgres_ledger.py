@@ -10,7 +10,7 @@ from typing import cast
 from bot.storage.base import AuditRow, Counts, FeedbackRow, StoreError, UsageRow
 from bot.storage.postgres_claims import lock_thread
 from bot.storage.postgres_connection import Connections, Tx, clean
-from bot.storage.postgres_rows import build_micros, parse_feedback, parse_micros, parse_usage
+from bot.storage.rows import build_micros, parse_feedback, parse_micros, parse_usage
 from bot.storage.sqlite_ledger import FIRST_PREV_HASH, build_audit_hash, find_misfit
 
 _AUDIT_PAGE = 1000

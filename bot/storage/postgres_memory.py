@@ -13,7 +13,7 @@ from functools import partial
 
 from bot.storage.base import Kept, NewMessage, StoredMessage, SummaryRow
 from bot.storage.postgres_connection import Connections, Tx, clean
-from bot.storage.postgres_rows import build_micros, parse_message, parse_summary
+from bot.storage.rows import build_micros, parse_message, parse_summary
 
 DELETED = "[deleted]"
 """Stands in a history for the text of a message that was deleted on the platform."""

@@ -1,4 +1,4 @@
-"""Values to columns and back, for Postgres.
+"""What Postgres keeps and writes in its own way.
 
 What the columns hold, for whoever writes SQL here:
 
@@ -17,37 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agent_core.context import JournalEntry, StepState
-from bot.storage.base import (
-    FeedbackRow,
-    InboxItem,
-    InboxState,
-    OutboxItem,
-    OutboxState,
-    RunRow,
-    StepRow,
-    StoredMessage,
-    SummaryRow,
-    UsageRow,
-)
-from bot.storage.postgres_connection import Row
-from bot.storage.sqlite_rows import LAST_CHARACTER, build_micros, parse_micros
-
-__all__ = [
-    "LAST_CHARACTER",
-    "build_key_filter",
-    "build_micros",
-    "parse_entry",
-    "parse_feedback",
-    "parse_inbox",
-    "parse_message",
-    "parse_micros",
-    "parse_outbox",
-    "parse_run",
-    "parse_step",
-    "parse_summary",
-    "parse_usage",
-]
+from bot.storage.rows import LAST_CHARACTER
 
 
 def build_key_filter(column: str, prefixes: Sequence[str]) -> tuple[str, tuple[str, ...]]:
@@ -65,122 +35,3 @@ def build_key_filter(column: str, prefixes: Sequence[str]) -> tuple[str, tuple[s
             terms.append(f"({column} >= %s AND {column} < %s)")
             values += [prefix, prefix + LAST_CHARACTER]
     return f"({' OR '.join(terms)})", tuple(values)
-
-
-def parse_inbox(row: Row) -> InboxItem:
-    """Read a row of ``inbox``."""
-    return InboxItem(
-        id=row["id"],
-        event_key=row["event_key"],
-        thread_key=row["thread_key"],
-        seq=row["seq"],
-        kind=row["kind"],
-        payload=row["payload"],
-        received_at=parse_micros(row["received_at"]),
-        state=InboxState(row["state"]),
-        run_id=row["run_id"],
-        said_id=row["said_id"],
-        signed=row["signed"],
-    )
-
-
-def parse_outbox(row: Row) -> OutboxItem:
-    """Read a row of ``outbox``."""
-    return OutboxItem(
-        id=row["id"],
-        key=row["key"],
-        thread_key=row["thread_key"],
-        run_id=row["run_id"],
-        body=row["body"],
-        created_at=parse_micros(row["created_at"]),
-        state=OutboxState(row["state"]),
-        attempts=row["attempts"],
-        next_at=parse_micros(row["next_at"]),
-        remote_id=row["remote_id"],
-        reason=row["reason"],
-    )
-
-
-def parse_run(row: Row) -> RunRow:
-    """Read a row of ``run``."""
-    return RunRow(
-        run_id=row["run_id"],
-        thread_key=row["thread_key"],
-        agent=row["agent"],
-        state=row["state"],
-        started_at=parse_micros(row["started_at"]),
-        attempt=row["attempt"],
-        ended_at=None if row["ended_at"] is None else parse_micros(row["ended_at"]),
-        error=row["error"],
-        record=row["record"],
-    )
-
-
-def parse_entry(row: Row) -> JournalEntry:
-    """Read the journal's part of a row of ``step``."""
-    return JournalEntry(
-        key=row["key"],
-        kind=row["kind"],
-        name=row["name"],
-        digest=row["digest"],
-        state=StepState(row["state"]),
-        result=row["result"],
-        effect=row["effect"],
-    )
-
-
-def parse_step(row: Row) -> StepRow:
-    """Read a row of ``step``."""
-    return StepRow(
-        run_id=row["run_id"],
-        n=row["n"],
-        entry=parse_entry(row),
-        begun_at=parse_micros(row["begun_at"]),
-        ended_at=None if row["ended_at"] is None else parse_micros(row["ended_at"]),
-    )
-
-
-def parse_message(row: Row) -> StoredMessage:
-    """Read a row of ``message``."""
-    return StoredMessage(
-        seq=row["seq"],
-        run_id=row["run_id"],
-        role=row["role"],
-        body=row["body"],
-        tokens=row["tokens"],
-        created_at=parse_micros(row["created_at"]),
-    )
-
-
-def parse_usage(row: Row) -> UsageRow:
-    """Read a row of ``usage``."""
-    return UsageRow(
-        run_id=row["run_id"],
-        thread_key=row["thread_key"],
-        author=row["author"],
-        provider=row["provider"],
-        model=row["model"],
-        requests=row["requests"],
-        input_tokens=row["input_tokens"],
-        output_tokens=row["output_tokens"],
-        cost_usd=row["cost_usd"],
-        at=parse_micros(row["at"]),
-        cached_input_tokens=row["cached_input_tokens"],
-        cache_write_tokens=row["cache_write_tokens"],
-    )
-
-
-def parse_feedback(row: Row) -> FeedbackRow:
-    """Read a row of ``feedback``."""
-    return FeedbackRow(
-        run_id=row["run_id"],
-        thread_key=row["thread_key"],
-        author=row["author"],
-        value=row["value"],
-        at=parse_micros(row["at"]),
-    )
-
-
-def parse_summary(row: Row) -> SummaryRow:
-    """Read a row of ``summary``."""
-    return SummaryRow(**{**row, "updated_at": parse_micros(row["updated_at"])})

@@ -22,14 +22,7 @@ from bot.storage.postgres_claims import NO_LIMIT, accept, add_outbox, check_clai
 from bot.storage.postgres_connection import Row, Tx
 from bot.storage.postgres_ledger import add_usage
 from bot.storage.postgres_memory import append_messages, blank_message, lock_threads, save_summary
-from bot.storage.postgres_rows import (
-    LAST_CHARACTER,
-    build_micros,
-    parse_entry,
-    parse_micros,
-    parse_run,
-    parse_step,
-)
+from bot.storage.rows import LAST_CHARACTER, build_micros, parse_entry, parse_micros, parse_run, parse_step
 
 _FINAL = ("finished", "error")
 

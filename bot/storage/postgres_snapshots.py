@@ -14,7 +14,7 @@ from functools import partial
 from typing import Literal
 
 from bot.storage.postgres_connection import Connections, Row, Tx, clean
-from bot.storage.postgres_rows import build_micros, parse_micros
+from bot.storage.rows import build_micros, parse_micros
 from bot.storage.snapshots import Snapshot, Statement
 from bot.storage.sqlite_snapshots import CHAIN_READINGS, CHAIN_WEIGHT
 

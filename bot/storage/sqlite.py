@@ -44,10 +44,10 @@ from bot.storage.base import (
     SummaryRow,
     UsageRow,
 )
+from bot.storage.rows import build_micros
 from bot.storage.sqlite_connection import Reader, Tx, Writer
 from bot.storage.sqlite_installations import SqliteInstallations
 from bot.storage.sqlite_jobs import SqliteJobs
-from bot.storage.sqlite_rows import build_micros
 from bot.storage.sqlite_snapshots import SqliteSnapshots
 
 _AUDIT_PAGE = 1000

@@ -16,16 +16,10 @@ from bot.storage.base import (
     OutboxState,
     StoreError,
 )
+from bot.storage.rows import build_micros, parse_inbox, parse_micros, parse_outbox, parse_run
 from bot.storage.sqlite_connection import Tx
 from bot.storage.sqlite_memory import is_erased
-from bot.storage.sqlite_rows import (
-    build_key_filter,
-    build_micros,
-    parse_inbox,
-    parse_micros,
-    parse_outbox,
-    parse_run,
-)
+from bot.storage.sqlite_rows import build_key_filter
 
 _FREE = "(owner IS NULL OR lease_until <= ?)"
 _UNDELIVERED = "state IN ('pending', 'sending')"

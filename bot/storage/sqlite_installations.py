@@ -10,8 +10,8 @@ from datetime import datetime
 from functools import partial
 
 from bot.storage.installations import InstallationRow, NewInstallationRow
+from bot.storage.rows import build_micros, parse_micros
 from bot.storage.sqlite_connection import Reader, Tx, Writer
-from bot.storage.sqlite_rows import build_micros, parse_micros
 
 _BY_KEY = "platform = ? AND workspace = ?"
 

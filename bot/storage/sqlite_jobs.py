@@ -13,10 +13,10 @@ from typing import Literal
 
 from bot.storage.base import Claim, OutboxState, StoreError
 from bot.storage.jobs import FiringOutcome, JobRow, JobRunRow, JobState, NewFiring, Opening, Proposal
+from bot.storage.rows import build_micros, parse_micros
 from bot.storage.sqlite_claims import NO_LIMIT, accept, add_outbox, ensure_thread, finish_send
 from bot.storage.sqlite_connection import Reader, Tx, Writer
 from bot.storage.sqlite_memory import append_messages, save_output
-from bot.storage.sqlite_rows import build_micros, parse_micros
 
 
 class SqliteJobs:

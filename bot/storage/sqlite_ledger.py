@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import cast
 
 from bot.storage.base import AuditRow, Counts, FeedbackRow, StoreError, UsageRow
+from bot.storage.rows import build_micros, parse_feedback, parse_micros, parse_usage
 from bot.storage.sqlite_connection import Tx, clean
-from bot.storage.sqlite_rows import build_micros, parse_feedback, parse_micros, parse_usage
 
 FIRST_PREV_HASH = "0" * 64
 _HASHED = ("seq", "at", "actor", "action", "thread_key", "run_id", "detail", "prev_hash")

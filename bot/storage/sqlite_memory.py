@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from bot.storage.base import Kept, NewMessage, StoredMessage, SummaryRow
+from bot.storage.rows import build_micros, parse_message, parse_summary
 from bot.storage.sqlite_connection import Tx
-from bot.storage.sqlite_rows import build_micros, parse_message, parse_summary
 
 DELETED = "[deleted]"
 """Stands in a history for the text of a message that was deleted on the platform."""

@@ -19,18 +19,11 @@ from bot.storage.base import (
     StepRow,
     StoreError,
 )
+from bot.storage.rows import LAST_CHARACTER, build_micros, parse_entry, parse_micros, parse_run, parse_step
 from bot.storage.sqlite_claims import NO_LIMIT, accept, add_outbox, check_claim
 from bot.storage.sqlite_connection import Tx
 from bot.storage.sqlite_ledger import add_usage
 from bot.storage.sqlite_memory import append_messages, blank_message, save_summary
-from bot.storage.sqlite_rows import (
-    LAST_CHARACTER,
-    build_micros,
-    parse_entry,
-    parse_micros,
-    parse_run,
-    parse_step,
-)
 
 _FINAL = ("finished", "error")
 

@@ -18,9 +18,9 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Literal
 
+from bot.storage.rows import build_micros, parse_micros
 from bot.storage.snapshots import Snapshot, Statement
 from bot.storage.sqlite_connection import Reader, Tx, Writer
-from bot.storage.sqlite_rows import build_micros, parse_micros
 
 CHAIN_READINGS = 60
 CHAIN_WEIGHT = 4

@@ -23,7 +23,7 @@ from bot.storage import postgres_runs as runs
 from bot.storage.base import NewInboxItem, OutboxState
 from bot.storage.jobs import NewFiring
 from bot.storage.postgres_connection import Row, Tx
-from bot.storage.postgres_rows import build_micros
+from bot.storage.rows import build_micros
 from tests.contract.store.makers import ALL, T0, at, new_entry, new_item, new_post, new_run, new_usage, outcome
 from tests.servers.postgres import Lab
 

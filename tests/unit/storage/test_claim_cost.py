@@ -7,9 +7,9 @@ from contextlib import closing
 from pathlib import Path
 
 from bot.storage.migrate import migrate
+from bot.storage.rows import build_micros
 from bot.storage.sqlite_claims import accept, claim_thread, find_next_wake, find_waiting
 from bot.storage.sqlite_connection import Tx
-from bot.storage.sqlite_rows import build_micros
 from tests.contract.store.makers import ALL, T0, new_item
 
 

@@ -1,0 +1,177 @@
+"""Rows to values and back, the same for every database.
+
+Instants are stored as integer microseconds of UTC: exact, ordered, and small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+from agent_core.context import JournalEntry, StepState
+from bot.storage.base import (
+    FeedbackRow,
+    InboxItem,
+    InboxState,
+    OutboxItem,
+    OutboxState,
+    RunRow,
+    StepRow,
+    StoredMessage,
+    SummaryRow,
+    UsageRow,
+)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+LAST_CHARACTER = "\U0010ffff"
+"""Sorts after every other: ``prefix + LAST_CHARACTER`` bounds what starts with ``prefix``."""
+
+
+def build_micros(instant: datetime) -> int:
+    """Return the microseconds since 1970 of an aware instant.
+
+    Raises:
+        ValueError: ``instant`` has no zone.
+    """
+    if instant.tzinfo is None:
+        raise ValueError(f"an instant needs a zone: {instant!r}")
+    return (instant - _EPOCH) // _MICROSECOND
+
+
+def parse_micros(micros: int) -> datetime:
+    """Return the aware UTC instant."""
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+class Row(Protocol):
+    """A row of a result, as both drivers give it: its values by the names of their columns."""
+
+    def __getitem__(self, name: str, /) -> Any:
+        """Return a column's value."""
+        ...
+
+    def keys(self) -> Iterable[str]:
+        """Return the names of the columns."""
+        ...
+
+
+def parse_inbox(row: Row) -> InboxItem:
+    """Read a row of ``inbox``."""
+    return InboxItem(
+        id=row["id"],
+        event_key=row["event_key"],
+        thread_key=row["thread_key"],
+        seq=row["seq"],
+        kind=row["kind"],
+        payload=row["payload"],
+        received_at=parse_micros(row["received_at"]),
+        state=InboxState(row["state"]),
+        run_id=row["run_id"],
+        said_id=row["said_id"],
+        signed=bool(row["signed"]),
+    )
+
+
+def parse_outbox(row: Row) -> OutboxItem:
+    """Read a row of ``outbox``."""
+    return OutboxItem(
+        id=row["id"],
+        key=row["key"],
+        thread_key=row["thread_key"],
+        run_id=row["run_id"],
+        body=row["body"],
+        created_at=parse_micros(row["created_at"]),
+        state=OutboxState(row["state"]),
+        attempts=row["attempts"],
+        next_at=parse_micros(row["next_at"]),
+        remote_id=row["remote_id"],
+        reason=row["reason"],
+    )
+
+
+def parse_run(row: Row) -> RunRow:
+    """Read a row of ``run``."""
+    return RunRow(
+        run_id=row["run_id"],
+        thread_key=row["thread_key"],
+        agent=row["agent"],
+        state=row["state"],
+        started_at=parse_micros(row["started_at"]),
+        attempt=row["attempt"],
+        ended_at=None if row["ended_at"] is None else parse_micros(row["ended_at"]),
+        error=row["error"],
+        record=row["record"],
+    )
+
+
+def parse_entry(row: Row) -> JournalEntry:
+    """Read the journal's part of a row of ``step``."""
+    return JournalEntry(
+        key=row["key"],
+        kind=row["kind"],
+        name=row["name"],
+        digest=row["digest"],
+        state=StepState(row["state"]),
+        result=row["result"],
+        effect=row["effect"],
+    )
+
+
+def parse_step(row: Row) -> StepRow:
+    """Read a row of ``step``."""
+    return StepRow(
+        run_id=row["run_id"],
+        n=row["n"],
+        entry=parse_entry(row),
+        begun_at=parse_micros(row["begun_at"]),
+        ended_at=None if row["ended_at"] is None else parse_micros(row["ended_at"]),
+    )
+
+
+def parse_message(row: Row) -> StoredMessage:
+    """Read a row of ``message``."""
+    return StoredMessage(
+        seq=row["seq"],
+        run_id=row["run_id"],
+        role=row["role"],
+        body=row["body"],
+        tokens=row["tokens"],
+        created_at=parse_micros(row["created_at"]),
+    )
+
+
+def parse_usage(row: Row) -> UsageRow:
+    """Read a row of ``usage``."""
+    return UsageRow(
+        run_id=row["run_id"],
+        thread_key=row["thread_key"],
+        author=row["author"],
+        provider=row["provider"],
+        model=row["model"],
+        requests=row["requests"],
+        input_tokens=row["input_tokens"],
+        output_tokens=row["output_tokens"],
+        cost_usd=row["cost_usd"],
+        at=parse_micros(row["at"]),
+        cached_input_tokens=row["cached_input_tokens"],
+        cache_write_tokens=row["cache_write_tokens"],
+    )
+
+
+def parse_feedback(row: Row) -> FeedbackRow:
+    """Read a row of ``feedback``."""
+    return FeedbackRow(
+        run_id=row["run_id"],
+        thread_key=row["thread_key"],
+        author=row["author"],
+        value=row["value"],
+        at=parse_micros(row["at"]),
+    )
+
+
+def parse_summary(row: Row) -> SummaryRow:
+    """Read a row of ``summary``."""
+    values = {name: row[name] for name in row.keys()}  # noqa: SIM118 - SQLite's rows are no mappings
+    return SummaryRow(**{**values, "updated_at": parse_micros(row["updated_at"])})
