@@ -9,8 +9,8 @@ from datetime import datetime
 from functools import partial
 
 from bot.storage.installations import InstallationRow, NewInstallationRow
-from bot.storage.postgres_connection import Connections, Row, Tx
-from bot.storage.rows import build_micros, parse_micros
+from bot.storage.postgres_connection import Connections, Tx
+from bot.storage.rows import build_micros, parse_installation
 
 _BY_KEY = "platform = %s AND workspace = %s"
 
@@ -151,24 +151,3 @@ async def use_nonce(tx: Tx, nonce: str, now: datetime, expires_at: datetime) -> 
         build_micros(expires_at),
     )
     return added > 0
-
-
-def parse_installation(row: Row) -> InstallationRow:
-    """Read a row."""
-    return InstallationRow(
-        platform=row["platform"],
-        workspace=row["workspace"],
-        name=row["name"],
-        enterprise=row["enterprise"],
-        org_wide=row["org_wide"],
-        app=row["app"],
-        bot_user=row["bot_user"],
-        bot=row["bot"],
-        scopes=frozenset(scope for scope in row["scopes"].split(",") if scope),
-        installer=row["installer"],
-        token=row["token"],
-        installed_at=parse_micros(row["installed_at"]),
-        revision=row["revision"],
-        removed_at=None if row["removed_at"] is None else parse_micros(row["removed_at"]),
-        removed_because=row["removed_because"],
-    )

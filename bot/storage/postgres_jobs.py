@@ -12,11 +12,11 @@ from functools import partial
 from typing import Literal
 
 from bot.storage.base import Claim, OutboxState, StoreError
-from bot.storage.jobs import FiringOutcome, JobRow, JobRunRow, JobState, NewFiring, Opening, Proposal
+from bot.storage.jobs import FiringOutcome, JobRow, JobRunRow, NewFiring, Opening, Proposal
 from bot.storage.postgres_claims import LOCKED, add_inbox, add_outbox, ensure_thread, finish_send
-from bot.storage.postgres_connection import Connections, Row, Tx
+from bot.storage.postgres_connection import Connections, Tx
 from bot.storage.postgres_memory import append_messages, lock_threads, save_output
-from bot.storage.rows import build_micros, parse_micros
+from bot.storage.rows import build_micros, parse_job, parse_micros
 
 
 class PostgresJobs:
@@ -138,7 +138,7 @@ async def save_job(tx: Tx, job: JobRow, expected: int | None) -> bool:
 async def load_job(tx: Tx, name: str) -> JobRow | None:
     """Return the job of that name, however it is capitalised."""
     row = await tx.one("SELECT * FROM schedule WHERE name = %s", name.lower())
-    return None if row is None else _parse_job(row)
+    return None if row is None else parse_job(row)
 
 
 async def list_jobs(tx: Tx, place: str) -> tuple[JobRow, ...]:
@@ -147,7 +147,7 @@ async def list_jobs(tx: Tx, place: str) -> tuple[JobRow, ...]:
         rows = await tx.all("SELECT * FROM schedule WHERE place = %s ORDER BY name", place)
     else:
         rows = await tx.all("SELECT * FROM schedule ORDER BY name")
-    return tuple(map(_parse_job, rows))
+    return tuple(map(parse_job, rows))
 
 
 async def delete_job(tx: Tx, job_id: str) -> bool:
@@ -165,7 +165,7 @@ async def list_due_jobs(tx: Tx, now: datetime, limit: int) -> tuple[JobRow, ...]
         build_micros(now),
         max(limit, 0),
     )
-    return tuple(map(_parse_job, rows))
+    return tuple(map(parse_job, rows))
 
 
 async def fire_job(
@@ -250,25 +250,6 @@ async def list_job_runs(tx: Tx, job_id: str, limit: int) -> tuple[JobRunRow, ...
 
 def _build_optional(instant: datetime | None) -> int | None:
     return None if instant is None else build_micros(instant)
-
-
-def _parse_job(row: Row) -> JobRow:
-    return JobRow(
-        job_id=row["id"],
-        name=row["name"],
-        origin=row["origin"],
-        place=row["place"],
-        owner=row["owner"],
-        owner_name=row["owner_name"],
-        spec=row["spec"],
-        state=JobState(row["state"]),
-        reason=row["reason"],
-        next_at=None if row["next_at"] is None else parse_micros(row["next_at"]),
-        thread_key=row["thread_key"],
-        created_at=parse_micros(row["created_at"]),
-        updated_at=parse_micros(row["updated_at"]),
-        revision=row["revision"],
-    )
 
 
 # -- proposals -------------------------------------------------------------------------------------

@@ -22,6 +22,8 @@ from bot.storage.base import (
     SummaryRow,
     UsageRow,
 )
+from bot.storage.installations import InstallationRow
+from bot.storage.jobs import JobRow, JobState
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -175,3 +177,44 @@ def parse_summary(row: Row) -> SummaryRow:
     """Read a row of ``summary``."""
     values = {name: row[name] for name in row.keys()}  # noqa: SIM118 - SQLite's rows are no mappings
     return SummaryRow(**{**values, "updated_at": parse_micros(row["updated_at"])})
+
+
+def parse_job(row: Row) -> JobRow:
+    """Read a row of ``schedule``."""
+    return JobRow(
+        job_id=row["id"],
+        name=row["name"],
+        origin=row["origin"],
+        place=row["place"],
+        owner=row["owner"],
+        owner_name=row["owner_name"],
+        spec=row["spec"],
+        state=JobState(row["state"]),
+        reason=row["reason"],
+        next_at=None if row["next_at"] is None else parse_micros(row["next_at"]),
+        thread_key=row["thread_key"],
+        created_at=parse_micros(row["created_at"]),
+        updated_at=parse_micros(row["updated_at"]),
+        revision=row["revision"],
+    )
+
+
+def parse_installation(row: Row) -> InstallationRow:
+    """Read a row of ``installation``."""
+    return InstallationRow(
+        platform=row["platform"],
+        workspace=row["workspace"],
+        name=row["name"],
+        enterprise=row["enterprise"],
+        org_wide=bool(row["org_wide"]),
+        app=row["app"],
+        bot_user=row["bot_user"],
+        bot=row["bot"],
+        scopes=frozenset(scope for scope in row["scopes"].split(",") if scope),
+        installer=row["installer"],
+        token=row["token"],
+        installed_at=parse_micros(row["installed_at"]),
+        revision=row["revision"],
+        removed_at=None if row["removed_at"] is None else parse_micros(row["removed_at"]),
+        removed_because=row["removed_because"],
+    )

@@ -5,12 +5,11 @@ The verbs, for ``SqliteStore``, and their functions inside a transaction.
 
 from __future__ import annotations
 
-import sqlite3
 from datetime import datetime
 from functools import partial
 
 from bot.storage.installations import InstallationRow, NewInstallationRow
-from bot.storage.rows import build_micros, parse_micros
+from bot.storage.rows import build_micros, parse_installation
 from bot.storage.sqlite_connection import Reader, Tx, Writer
 
 _BY_KEY = "platform = ? AND workspace = ?"
@@ -144,24 +143,3 @@ def use_nonce(tx: Tx, nonce: str, now: datetime, expires_at: datetime) -> bool:
     if known is None:
         tx.do("INSERT INTO used_nonce (nonce, expires_at) VALUES (?, ?)", nonce, build_micros(expires_at))
     return known is None
-
-
-def parse_installation(row: sqlite3.Row) -> InstallationRow:
-    """Read a row."""
-    return InstallationRow(
-        platform=row["platform"],
-        workspace=row["workspace"],
-        name=row["name"],
-        enterprise=row["enterprise"],
-        org_wide=bool(row["org_wide"]),
-        app=row["app"],
-        bot_user=row["bot_user"],
-        bot=row["bot"],
-        scopes=frozenset(scope for scope in row["scopes"].split(",") if scope),
-        installer=row["installer"],
-        token=row["token"],
-        installed_at=parse_micros(row["installed_at"]),
-        revision=row["revision"],
-        removed_at=None if row["removed_at"] is None else parse_micros(row["removed_at"]),
-        removed_because=row["removed_because"],
-    )

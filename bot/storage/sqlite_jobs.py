@@ -5,15 +5,14 @@ The verbs, for ``SqliteStore``, and their functions inside a transaction.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from typing import Literal
 
 from bot.storage.base import Claim, OutboxState, StoreError
-from bot.storage.jobs import FiringOutcome, JobRow, JobRunRow, JobState, NewFiring, Opening, Proposal
-from bot.storage.rows import build_micros, parse_micros
+from bot.storage.jobs import FiringOutcome, JobRow, JobRunRow, NewFiring, Opening, Proposal
+from bot.storage.rows import build_micros, parse_job, parse_micros
 from bot.storage.sqlite_claims import NO_LIMIT, accept, add_outbox, ensure_thread, finish_send
 from bot.storage.sqlite_connection import Reader, Tx, Writer
 from bot.storage.sqlite_memory import append_messages, save_output
@@ -141,7 +140,7 @@ def save_job(tx: Tx, job: JobRow, expected: int | None) -> bool:
 def load_job(tx: Tx, name: str) -> JobRow | None:
     """Return the job of that name, however it is capitalised."""
     row = tx.one("SELECT * FROM schedule WHERE name = ?", name.lower())
-    return None if row is None else _parse_job(row)
+    return None if row is None else parse_job(row)
 
 
 def list_jobs(tx: Tx, place: str) -> tuple[JobRow, ...]:
@@ -150,7 +149,7 @@ def list_jobs(tx: Tx, place: str) -> tuple[JobRow, ...]:
         rows = tx.all("SELECT * FROM schedule WHERE place = ? ORDER BY name", place)
     else:
         rows = tx.all("SELECT * FROM schedule ORDER BY name")
-    return tuple(map(_parse_job, rows))
+    return tuple(map(parse_job, rows))
 
 
 def delete_job(tx: Tx, job_id: str) -> bool:
@@ -167,7 +166,7 @@ def list_due_jobs(tx: Tx, now: datetime, limit: int) -> tuple[JobRow, ...]:
         build_micros(now),
         max(limit, 0),
     )
-    return tuple(map(_parse_job, rows))
+    return tuple(map(parse_job, rows))
 
 
 def fire_job(
@@ -254,25 +253,6 @@ def list_job_runs(tx: Tx, job_id: str, limit: int) -> tuple[JobRunRow, ...]:
 
 def _build_optional(instant: datetime | None) -> int | None:
     return None if instant is None else build_micros(instant)
-
-
-def _parse_job(row: sqlite3.Row) -> JobRow:
-    return JobRow(
-        job_id=row["id"],
-        name=row["name"],
-        origin=row["origin"],
-        place=row["place"],
-        owner=row["owner"],
-        owner_name=row["owner_name"],
-        spec=row["spec"],
-        state=JobState(row["state"]),
-        reason=row["reason"],
-        next_at=None if row["next_at"] is None else parse_micros(row["next_at"]),
-        thread_key=row["thread_key"],
-        created_at=parse_micros(row["created_at"]),
-        updated_at=parse_micros(row["updated_at"]),
-        revision=row["revision"],
-    )
 
 
 # -- proposals -------------------------------------------------------------------------------------
