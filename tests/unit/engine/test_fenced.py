@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_core.llm.fenced import NotOneObject, parse_object
+from tests.cpu import least_cpu_s
 
 TEXT = st.text(max_size=12) | st.sampled_from(
     ["it's", 'he said "hi"', "// no", "/* x */", "# y", "```", "a\\b", "True", "{,}"]
@@ -124,7 +124,9 @@ def test_a_code_fence_inside_a_string_is_a_part_of_it() -> None:
 
 def test_64_kb_of_anything_take_far_less_than_a_second() -> None:
     for text in ("{" * 64_000, '{"' * 32_000, "{'a':'" + "\\" * 64_000, "{/*" * 21_000, '{ "a":1,' + "[," * 32_000):
-        begun = time.process_time()
-        with pytest.raises(NotOneObject):
-            parse_object(text)
-        assert time.process_time() - begun < 1
+
+        def ask(text: str = text) -> None:
+            with pytest.raises(NotOneObject):
+                parse_object(text)
+
+        assert least_cpu_s(ask, enough_s=1.0) <= 1.0

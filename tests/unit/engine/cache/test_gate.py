@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_core.llm.cache.gate import is_momentary, normalise, same_question
+from tests.cpu import least_cpu_s
 from tests.unit.engine.cache.cases import Pair, cosine, pairs
 
 ADVERSARIAL = pairs("adversarial") + pairs("second adversarial")
@@ -146,7 +145,4 @@ def test_other_questions_are_not(text: str) -> None:
     "text", ["select " * 570, "`" * 3999, "'" * 3999, " " * 3999 + "x", "?! " * 1333, "drop table " * 363, "a," * 1999]
 )
 def test_hostile_text_of_the_longest_length_is_read_in_bounded_time(text: str) -> None:
-    started = time.process_time()
-    same_question(text, text + "x")
-    is_momentary(text)
-    assert time.process_time() - started < 1.0
+    assert least_cpu_s(lambda: (same_question(text, text + "x"), is_momentary(text)), enough_s=1.0) <= 1.0

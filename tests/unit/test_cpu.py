@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import gc
+import time
+
+import pytest
+
+from tests.cpu import ATTEMPTS, least_cpu_s
+
+
+def burn(seconds: float) -> None:
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+def test_work_that_is_slow_each_time_is_told_as_slow() -> None:
+    calls: list[None] = []
+    assert least_cpu_s(lambda: (calls.append(None), burn(0.02)), enough_s=0.01) >= 0.02
+    assert len(calls) == ATTEMPTS
+
+
+def test_what_happens_during_one_attempt_only_is_not_the_cost_of_the_work() -> None:
+    pauses = iter([0.1])
+    assert least_cpu_s(lambda: burn(next(pauses, 0.0)), enough_s=0.05) < 0.05
+
+
+def test_a_collection_of_garbage_is_not_the_cost_of_the_work() -> None:
+    collections: list[str] = []
+
+    def note(phase: str, _: dict[str, int]) -> None:
+        collections.append(phase)
+
+    gc.callbacks.append(note)
+    try:
+        least_cpu_s(lambda: [[n] for n in range(100_000)], enough_s=60)
+        assert collections == []
+    finally:
+        gc.callbacks.remove(note)
+    assert gc.isenabled()
+
+
+def test_garbage_is_collected_again_after_work_that_failed() -> None:
+    with pytest.raises(ZeroDivisionError):
+        least_cpu_s(lambda: 1 // 0, enough_s=1)
+    assert gc.isenabled()
