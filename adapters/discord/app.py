@@ -125,7 +125,6 @@ class DiscordAdapter:
         self._guild_ids = tuple(guild_ids)
         checkup = partial(DiscordCheckup, self._token, api_url, gateway_url=gateway_url, guild_ids=self._guild_ids)
         self._build_checkup = partial(checkup, shard_count=shard_count, now=now, monotonic=monotonic)
-        self._sleep = sleep
         self._http = GatewayHttp(api_url=api_url, token=self._token)
         directory = self._directory = DiscordDirectory(self._http, monotonic=monotonic)
         client = self._client = DiscordClient(self._http, monotonic=monotonic, sleep=sleep)
@@ -212,13 +211,7 @@ class DiscordAdapter:
     async def _sync(self, identity: Identity) -> None:
         """Let Discord show the commands; once in a start, since a reconnect changes none."""
         if self._offers is not None:
-            await sync_commands(
-                self._http,
-                self._offers,
-                self._guild_ids,
-                application_id=identity.application,
-                sleep=self._sleep,
-            )
+            await sync_commands(self._client.calls, self._offers, self._guild_ids, application_id=identity.application)
 
     # -- what no event tells
     async def _fetch_page(self, channel: str, before: str) -> tuple[Wire, ...] | None:

@@ -92,7 +92,7 @@ class DiscordCalls:
             left_s = max(deadline - self._monotonic(), 0.0)
             turn = await self._turn(kind, place, priority, left_s)
             if isinstance(turn, Wait):
-                return build_not_sent(turn.after_s, "more calls than Discord takes in this channel")
+                return build_not_sent(turn.after_s, "more calls than Discord takes at the moment")
             answer = await self._attempt(turn, route, body, files, timeout_s)
             if isinstance(answer, Answer):
                 return answer

@@ -7,19 +7,18 @@ is read first, and compared.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 import structlog
 from discord.http import Route
 
 from adapters.commands import MOST_CHOICES, CommandOffer, CommandOption
-from adapters.discord.http import DiscordHttp
-from adapters.discord.outcome import CALL_ERRORS, NO_ACCESS, Failed, build_broken, build_failed
+from adapters.discord.calls import DiscordCalls
+from adapters.discord.outcome import NO_ACCESS, Failed
 from adapters.discord.permissions import build_invite_url
 from adapters.discord.wire import Wire, id_of, number_of, parts_of, text_of, wire_of
 
@@ -37,7 +36,10 @@ TEXT_MAX = 6_000
 NUMBER_MAX = 2**53
 
 PATIENCE_S = 30.0
-"""The longest wait for a turn that Discord asks for; after that the next start tries again."""
+"""How long one call waits for its turn, also when Discord asks to wait; after that the next start tries again."""
+
+KIND = "commands"
+"""The lane of these calls, one for each server and one for everywhere."""
 
 _NAME = re.compile(r"[-_\w]{1,32}")
 _CHAT_INPUT, _ENTRY_POINT = 1, 4
@@ -62,12 +64,7 @@ def hash_commands(commands: Sequence[Wire]) -> str:
 
 
 async def sync_commands(
-    http: DiscordHttp,
-    offers: Sequence[CommandOffer],
-    guild_ids: Collection[str] = (),
-    *,
-    application_id: str = "",
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    calls: DiscordCalls, offers: Sequence[CommandOffer], guild_ids: Collection[str] = (), *, application_id: str = ""
 ) -> bool:
     """Let Discord show exactly these commands: everywhere, or only in some servers.
 
@@ -76,43 +73,39 @@ async def sync_commands(
     (they were the only ones while ``guild_ids`` was set).
 
     Args:
-        http: the REST API, with a token.
+        calls: the REST API, with a token; the same that posts go through, since Discord counts all of them together.
         offers: the commands.
         guild_ids: show them in these servers only, and nowhere else, so that none is shown twice; there a change is
             seen at once.
         application_id: whose commands; asked for when it is empty.
-        sleep: the clock.
 
     Returns:
         True when all is as wanted. What Discord refuses is one line in the log each, and hinders nothing else.
     """
     commands = build_commands(offers)
     if not application_id:
-        told = await _call(http, Route("GET", "/applications/@me"), sleep)
+        told = await _call(calls, Route("GET", "/applications/@me"))
         if isinstance(told, Failed):
             log.error("discord_commands_not_synced", reason=told.said, fix="they are tried again at the next start")
             return False
         application_id = id_of(wire_of(told), "id")
     wanted: dict[str, tuple[Wire, ...]] = {"": () if guild_ids else commands} | dict.fromkeys(guild_ids, commands)
-    done = [await _sync_scope(http, application_id, guild, scope, sleep) for guild, scope in wanted.items()]
+    done = [await _sync_scope(calls, application_id, guild, scope) for guild, scope in wanted.items()]
     if not guild_ids and done == ["first"]:
-        joined = await _call(http, Route("GET", "/users/@me/guilds"), sleep)
+        joined = await _call(calls, Route("GET", "/users/@me/guilds"))
         for guild in joined[:MOST_GUILDS] if isinstance(joined, list) else ():
-            await _sync_scope(http, application_id, id_of(wire_of(guild), "id"), (), sleep)
+            await _sync_scope(calls, application_id, id_of(wire_of(guild), "id"), ())
     return "failed" not in done
 
 
 async def _sync_scope(
-    http: DiscordHttp,
-    application_id: str,
-    guild_id: str,
-    commands: Sequence[Wire],
-    sleep: Callable[[float], Awaitable[None]],
+    calls: DiscordCalls, application_id: str, guild_id: str, commands: Sequence[Wire]
 ) -> Literal["same", "first", "changed", "failed"]:
     """Let one server, or all of them (``guild_id`` empty), have these commands. ``first``: there were none before."""
     path = "/applications/{application_id}" + ("/guilds/{guild_id}" if guild_id else "") + "/commands"
     ids = {"application_id": application_id} | ({"guild_id": guild_id} if guild_id else {})
-    registered = await _call(http, Route("GET", path, **ids), sleep)
+    place = guild_id or application_id
+    registered = await _call(calls, Route("GET", path, **ids), place)
     others: list[Wire] = []
     if not isinstance(registered, Failed):
         there = [wire_of(command) for command in registered] if isinstance(registered, list) else []
@@ -121,7 +114,7 @@ async def _sync_scope(
         others = [command for command in there if command.get("type") != _ENTRY_POINT]
         if hash_commands(others) == hash_commands(commands):
             return "same"
-        registered = await _call(http, Route("PUT", path, **ids), sleep, body=[*kept, *commands])
+        registered = await _call(calls, Route("PUT", path, **ids), place, body=[*kept, *commands])
     if isinstance(registered, Failed):
         log.error("discord_commands_not_synced", guild=guild_id, reason=registered.said, fix=_fix(registered, ids))
         return "failed"
@@ -129,23 +122,10 @@ async def _sync_scope(
     return "changed" if others else "first"
 
 
-async def _call(
-    http: DiscordHttp, route: Route, sleep: Callable[[float], Awaitable[None]], *, body: object = None
-) -> object | Failed:
-    """Make one call; once more when Discord asks for a short wait. It replaces all, so it may be made twice."""
-    waited = False
-    while True:
-        try:
-            answer = await http.attempt(route, body=body)
-        except CALL_ERRORS as error:
-            return build_broken(error)
-        if answer.status < 300:
-            return answer.data
-        failed = build_failed(answer)
-        if waited or not 0 < failed.later_s <= PATIENCE_S:
-            return failed
-        waited = True
-        await sleep(failed.later_s)
+async def _call(calls: DiscordCalls, route: Route, place: str = "@me", *, body: object = None) -> object | Failed:
+    """Make one call, behind the answers that wait. What replaces all may be made twice."""
+    answer = await calls.call(route, KIND, place, body=body, priority=1, patience_s=PATIENCE_S)
+    return answer if isinstance(answer, Failed) else answer.data
 
 
 def _fix(failed: Failed, ids: Mapping[str, str]) -> str:

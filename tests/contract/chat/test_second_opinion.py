@@ -346,7 +346,7 @@ async def test_a_pressed_button_and_thumb_come_back(guild: Guild) -> None:
 
 async def offer(guild: Guild) -> None:
     guild.interactions.offer((ASK, SLOWQ, USAGE), suggest)
-    assert await sync_commands(guild.http, (ASK, SLOWQ, USAGE), application_id=str(guild.bot.application_id))
+    assert await sync_commands(guild.client.calls, (ASK, SLOWQ, USAGE), application_id=str(guild.bot.application_id))
 
 
 async def test_commands_are_offered_given_and_answered(guild: Guild) -> None:
