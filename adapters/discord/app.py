@@ -126,9 +126,9 @@ class DiscordAdapter:
         checkup = partial(DiscordCheckup, self._token, api_url, gateway_url=gateway_url, guild_ids=self._guild_ids)
         self._build_checkup = partial(checkup, shard_count=shard_count, now=now, monotonic=monotonic)
         self._http = GatewayHttp(api_url=api_url, token=self._token)
-        directory = self._directory = DiscordDirectory(self._http, monotonic=monotonic)
         client = self._client = DiscordClient(self._http, monotonic=monotonic, sleep=sleep)
         client.calls.pace.share(processes)
+        directory = self._directory = DiscordDirectory(client.calls, monotonic=monotonic)
         self._places = DiscordPlaces(client, monotonic=monotonic)
         threads = DiscordThreads(client, redact=redact)
         self._interactions = DiscordInteractions(client, now=now)
@@ -151,6 +151,7 @@ class DiscordAdapter:
         )
         self._connection = DiscordConnection(
             self._http,
+            client.calls,
             directory=directory,
             intake=intake,
             gateway_url=gateway_url or "",

@@ -12,6 +12,7 @@ import structlog
 
 from adapters.chat import Accept, AdapterNotConfigured, ConnectionState
 from adapters.discord.budget import IDENTIFY_GAP_S, GatewayInfo, StartBudget
+from adapters.discord.calls import DiscordCalls
 from adapters.discord.directory import DiscordDirectory
 from adapters.discord.gateway import HEARTBEAT_TIMEOUT_S, DiscordGateway, GatewayRefused
 from adapters.discord.intake import DiscordIntake
@@ -42,7 +43,8 @@ class DiscordConnection:
     """Connects, and stays connected.
 
     Args:
-        http: for login and websockets; whoever made it closes it.
+        http: for websockets; whoever made it closes it.
+        calls: for login, in turn with all other calls.
         directory: is told of the cache.
         intake: takes what comes in.
         gateway_url: connect there instead of where Discord says; empty for that.
@@ -60,6 +62,7 @@ class DiscordConnection:
     def __init__(
         self,
         http: GatewayHttp,
+        calls: DiscordCalls,
         *,
         directory: DiscordDirectory,
         intake: DiscordIntake,
@@ -77,6 +80,7 @@ class DiscordConnection:
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         self._http = http
+        self._calls = calls
         self._directory = directory
         self._intake = intake
         self._url = gateway_url
@@ -153,8 +157,8 @@ class DiscordConnection:
         await self._intake.drain(DRAIN_S)
 
     async def _come_up(self, accept: Accept) -> None:
-        identity = await fetch_identity(self._http)
-        count = self._shard_count or (await fetch_gateway(self._http)).shards
+        identity = await fetch_identity(self._calls)
+        count = self._shard_count or (await fetch_gateway(self._calls)).shards
         self.identity = identity
         if not identity.reads_all:
             log.info("discord_content_limited", reads="messages that mention Hermod, and direct ones")
@@ -217,7 +221,7 @@ class DiscordConnection:
             self._intake.limit(self.identity)
 
     async def _fetch_gateway(self) -> GatewayInfo:
-        return await fetch_gateway(self._http)
+        return await fetch_gateway(self._calls)
 
     def _spawn(self, work: Awaitable[None], name: str) -> None:
         task = asyncio.ensure_future(work)

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import aiohttp
 import discord
 from discord.http import Route
 
 from adapters.chat import AdapterError
+from adapters.discord.calls import DiscordCalls
 from adapters.discord.files import FILE_MAX
-from adapters.discord.http import DiscordHttp
+from adapters.discord.outcome import UNKNOWN_CHANNEL, Failed
 from adapters.discord.parse import Channel, parse_channel
 from adapters.discord.wire import wire_of
 from adapters.markdown.bidi import clean_name
 
 CALL_S = 10.0
+
+KIND = "place"
 
 _HIDDEN = frozenset({401, 403, 404})
 
@@ -37,16 +39,16 @@ class DiscordDirectory:
     Asked for are only threads that were archived before, and conversations that began earlier.
 
     Args:
-        http: for asking.
+        calls: for asking.
         monotonic: the clock of the entries' age.
         ttl_s: how long an answer counts.
         most: answers that are kept (the oldest are forgotten).
     """
 
     def __init__(
-        self, http: DiscordHttp, *, monotonic: Callable[[], float], ttl_s: float = 600.0, most: int = 2_000
+        self, calls: DiscordCalls, *, monotonic: Callable[[], float], ttl_s: float = 600.0, most: int = 2_000
     ) -> None:
-        self._http = http
+        self._calls = calls
         self._monotonic = monotonic
         self._ttl_s = ttl_s
         self._most = most
@@ -85,15 +87,18 @@ class DiscordDirectory:
         entry = self._asked.get(channel)
         if entry is not None and self._monotonic() < entry.until:
             return None
-        try:
-            answer = await self._http.attempt(
-                Route("GET", "/channels/{channel_id}", channel_id=channel), timeout_s=CALL_S
-            )
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise PlaceUnknown(f"discord: channel {channel} could not be looked up ({type(error).__name__})") from error
-        if answer.status != 200 and answer.status not in _HIDDEN:
-            raise PlaceUnknown(f"discord: channel {channel} could not be looked up (HTTP {answer.status})")
-        found = parse_channel(wire_of(answer.data), guild) if answer.status == 200 else None
+        # that it is not there yet is remembered here, and keeps nobody from posting
+        answer = await self._calls.call(
+            Route("GET", "/channels/{channel_id}", channel_id=channel),
+            KIND,
+            channel,
+            timeout_s=CALL_S,
+            again=False,
+            passing=UNKNOWN_CHANNEL,
+        )
+        if isinstance(answer, Failed) and answer.status not in _HIDDEN:
+            raise PlaceUnknown(f"discord: channel {channel} could not be looked up ({answer.said})")
+        found = None if isinstance(answer, Failed) else parse_channel(wire_of(answer.data), guild)
         self._asked.pop(channel, None)
         self._asked[channel] = _Entry(found, self._monotonic() + self._ttl_s)
         while len(self._asked) > self._most:

@@ -77,7 +77,7 @@ class Guild:
         self.http = SimcordHttp()
         self.client = DiscordClient(self.http)
         self.threads = DiscordThreads(self.client)
-        self.directory = DiscordDirectory(self.http, monotonic=self.client.monotonic)
+        self.directory = DiscordDirectory(self.client.calls, monotonic=self.client.monotonic)
         self.interactions = DiscordInteractions(self.client, now=self._now)
         self.outbound = DiscordOutbound(
             self.client, self.threads, answers=self.interactions, names=self.directory, now=self._now

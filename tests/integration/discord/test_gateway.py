@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -10,9 +11,10 @@ from functools import partial
 import pytest
 import structlog
 
-from adapters.chat import AdapterNotConfigured
+from adapters.chat import AdapterNotConfigured, Delivered, Reply
 from adapters.commands import CommandOffer
 from tests.integration.discord.conftest import Inbox, build_adapter, running, wait_connected
+from tests.integration.discord.outbound_desk import place
 from tests.ports import free_port
 from tests.servers.discord import DiscordServer
 from tests.servers.discord.model import MEMBERS
@@ -71,8 +73,11 @@ async def test_discord_that_cannot_be_reached_is_tried_until_it_can(inbox: Inbox
         pauses.append(seconds)
         await asyncio.sleep(min(seconds, 0.01))
 
+    def monotonic() -> float:
+        return time.monotonic() + sum(pauses)
+
     server = DiscordServer(port=port)
-    adapter = build_adapter(server, retry_s=1.0, sleep=sleep)
+    adapter = build_adapter(server, retry_s=1.0, monotonic=monotonic, sleep=sleep)
     try:
         await adapter.start(inbox.accept)
         assert not adapter.connected
@@ -124,6 +129,25 @@ async def test_b016_nothing_is_taken_before_it_is_known_who_we_are(server: Disco
         assert len(inbox.messages) == 1
     finally:
         await adapter.stop()
+
+
+@pytest.mark.parametrize("heard", ["GET /users/@me", "GET /gateway/bot"])
+async def test_a_refusal_of_all_calls_that_the_start_hears_holds_a_message_too(
+    server: DiscordServer, inbox: Inbox, heard: str
+) -> None:
+    server.inject(heard, http=429, retry_after=2.0, is_global=True)
+    answer = Reply(thread=place(server, await server.mention("busy?")), text="Yes.", key="run-1/1")
+    adapter = build_adapter(server)
+    starting = asyncio.create_task(adapter.start(inbox.accept))
+    try:
+        await server.wait_until(lambda: any(call.status == 429 for call in server.calls))
+        assert isinstance(await adapter.post(answer), Delivered)
+        await starting
+        await wait_connected(adapter)
+    finally:
+        await adapter.stop()
+    (refused,) = [call for call in server.calls if call.status == 429]
+    assert [call.path for call in server.calls if refused.at < call.at < refused.at + 2.0] == []
 
 
 # -- going on

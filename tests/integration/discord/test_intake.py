@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from adapters.chat import Delivered, Inbound, Message, Removed, Reply
+from adapters.chat import Delivered, Inbound, Message, Removed, Reply, ThreadRef
 from adapters.discord.app import CANNOT_READ, DiscordAdapter
 from tests.integration.discord.conftest import Inbox, build_adapter, running, wait_connected
 from tests.servers.discord import DiscordServer
@@ -370,6 +370,25 @@ async def test_a_thread_that_was_archived_before_is_asked_for_once(server: Disco
         await inbox.wait_for(lambda: len(inbox.messages) == 2)
         assert {m.thread.key for m in inbox.messages} == {f"discord:{server.guild_id}/{server.general}/{thread}"}
         assert len(server.calls_to(f"GET /channels/{thread}$")) == 1
+
+
+async def test_a_refusal_of_all_calls_that_a_look_at_a_place_hears_holds_a_message_too(
+    server: DiscordServer, inbox: Inbox
+) -> None:
+    thread = await server.open_thread("old")
+    await server.say("why?", channel=thread)
+    await server.change_thread(thread, archived=True)
+    server.inject(rf"^GET /channels/{thread}$", http=429, retry_after=2.0, is_global=True)
+    root = await server.mention("busy?")
+    async with running(server, inbox) as adapter:
+        event = server.messages(thread)[-1] | {"guild_id": server.guild_id}
+        server.emit("MESSAGE_CREATE", event, guild=server.guild_id)
+        await server.wait_until(lambda: any(call.status == 429 for call in server.calls))
+        place = ThreadRef(platform="discord", workspace=server.guild_id, channel=server.general, thread=root)
+        assert isinstance(await adapter.post(Reply(thread=place, text="Yes.", key="run-1/1")), Delivered)
+        await inbox.wait_for(lambda: inbox.messages)
+    (refused,) = [call for call in server.calls if call.status == 429]
+    assert [call.path for call in server.calls if refused.at < call.at < refused.at + 2.0] == []
 
 
 async def test_what_was_said_shortly_before_a_start_is_heard(server: DiscordServer, inbox: Inbox) -> None:
