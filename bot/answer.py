@@ -38,6 +38,7 @@ class Answer:
     Args:
         text: for the thread; empty where nothing is to be said.
         error: the stable word of what ended it early; empty when it was answered.
+        reason: a line about that, or about what is missing, for whoever looks at runs; empty: what the record says.
         record: of the run, None where nothing was run.
         messages: join the thread's history.
         author: who is charged for it.
@@ -62,6 +63,7 @@ class Answer:
     respond_to: str = ""
     feedback: str = ""
     sequel: str = ""
+    reason: str = ""
 
 
 def address_answer(answer: Answer, turn: Turn, run_id: str) -> Answer:
@@ -144,12 +146,20 @@ def build_messages(
     return tuple(rows)
 
 
+def find_reason(answer: Answer) -> str:
+    """Return the line about what a run did not come to: the answer's own, or that of its record; empty: all is well."""
+    if answer.reason or answer.record is None or answer.record.error is None:
+        return answer.reason
+    return str(answer.record.error)
+
+
 def build_outcome(answer: Answer, thread_key: str, outbox: Sequence[NewOutboxItem], now: datetime) -> RunOutcome:
     """Build everything that the end of a run changes in the store."""
     record = answer.record
     return RunOutcome(
         state="error" if answer.error else "finished",
         error=answer.error,
+        reason=_shorten(answer.reason),
         record="" if record is None else to_json(trace_as_data(record)).decode(),
         ended_at=now,
         messages=answer.messages,

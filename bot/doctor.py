@@ -17,7 +17,7 @@ from agent_core.llm.router import ProviderState
 from agent_core.llm.types import ModelMessage, ModelRequest, Usage
 from bot.app import open_storage
 from bot.installations import InstallationReport, TokenSeal, report_installations
-from bot.jobs.telling import tell_instant
+from bot.jobs.telling import tell_instant, tell_outcome
 from bot.models import (
     build_all_workers,
     build_cache,
@@ -207,10 +207,11 @@ async def _examine_storage(settings: Settings) -> Finding:
 
 
 async def _examine_jobs(settings: Settings) -> list[Finding]:
-    """Tell which of the jobs that there are comes next, and which are paused, and why."""
+    """Tell which of the jobs that there are comes next, which are paused, and whose last time failed, and why."""
     try:
         async with open_storage(settings) as store:
             rows = await store.list_jobs()
+            failed = {run.job_id: run for run in await store.list_last_runs() if run.state == "failed"}
     except StoreError:
         return []  # said already
     found = []
@@ -222,6 +223,11 @@ async def _examine_jobs(settings: Settings) -> list[Finding]:
     for row in [row for row in rows if row.state is JobState.PAUSED][:MOST_PAUSED]:
         fix = f"look at it with hermod jobs show {row.name}; hermod jobs resume {row.name} lets it go on"
         found.append(Finding(part=f"job {row.name}", state="warning", text=f"paused: {row.reason}", fix=fix))
+    for row in [row for row in rows if row.state is JobState.ACTIVE and row.job_id in failed][:MOST_PAUSED]:
+        run = failed[row.job_id]
+        fix = f"look at it with hermod jobs show {row.name}; hermod jobs run {row.name} tries it again"
+        text = f"its last time, {tell_instant(run.fired_at, row)}, {tell_outcome(run)}"
+        found.append(Finding(part=f"job {row.name}", state="warning", text=text, fix=fix))
     return found
 
 

@@ -22,7 +22,16 @@ from agent_core.runtime.events import EventSink, RunEvent
 from agent_core.runtime.loop import AgentLoop
 from agent_core.runtime.state import RunState
 from bot.access import Access
-from bot.answer import STOPPED, Answer, address_answer, build_answer, build_messages, build_outcome, build_stopped
+from bot.answer import (
+    STOPPED,
+    Answer,
+    address_answer,
+    build_answer,
+    build_messages,
+    build_outcome,
+    build_stopped,
+    find_reason,
+)
 from bot.attachments import Attachments, RunFiles
 from bot.commands import CommandRunner, Question
 from bot.control import LOOK_S, QUEUED, Halt, Signs, Watch, run_until_halted
@@ -214,7 +223,8 @@ class Session:
         # addressed as its answer would have been: a command's announcement must not wait for ever
         mine = claim.items if claim.run is None else [item for item in claim.items if item.run_id == run.run_id]
         turn = read_turn(ThreadRef.parse_key(claim.thread_key), mine)
-        answer = Answer(text=CRASHED.format(run_id=run.run_id), error="crashed")
+        said = CRASHED.format(run_id=run.run_id)
+        answer = Answer(text=said, error="crashed", reason="something in Hermod broke; its log has thread_crashed")
         await self._finish(claim, run, address_answer(answer, turn, run.run_id))
         await self._deliver(claim)
 
@@ -292,9 +302,11 @@ class Session:
         if claim.thread_key in self._stopped:
             return Answer(text=STOPPED, error="cancelled")
         if run.attempt > MAX_ATTEMPTS and not await self._progresses(run):
-            return Answer(text=GAVE_UP.format(attempts=run.attempt - 1, run_id=run.run_id), error="gave_up")
+            said = GAVE_UP.format(attempts=run.attempt - 1, run_id=run.run_id)
+            return Answer(text=said, error="gave_up", reason=f"the process stopped {run.attempt - 1} times at it")
         if not turn.inbound:
-            return Answer(text=UNREADABLE.format(run_id=run.run_id), error="unreadable")
+            said = UNREADABLE.format(run_id=run.run_id)
+            return Answer(text=said, error="unreadable", reason="what was asked cannot be read any more")
         return await self._answer_sign(turn)
 
     async def _deny(self, claim: Claim, turn: Turn, reason: str) -> Answer:
@@ -469,7 +481,8 @@ class Session:
                 files=self._redact_files(answer.files),
             )
             rows = await asyncio.to_thread(build)  # megabytes take their time, and some texts seconds to be cut
-        outcome = build_outcome(answer, claim.thread_key, rows, now)
+        why = self._redactor.redact(find_reason(answer))
+        outcome = build_outcome(replace(answer, reason=why), claim.thread_key, rows, now)
         await self._store.finish_run(claim, run.run_id, outcome)
         if self._attachments is not None:
             await self._attachments.drop_made(claim.thread_key, run.run_id)

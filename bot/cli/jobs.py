@@ -19,6 +19,7 @@ from bot.jobs.calendar import Occurrence, parse_schedule
 from bot.jobs.draft import SHOWN_TIMES
 from bot.jobs.job import JobSpec
 from bot.jobs.keeping import OPERATOR, BadJob, JobDraft, JobKeeper, read_spec
+from bot.jobs.telling import tell_outcome
 from bot.jobs.workspaces import find_workspace
 from bot.platforms import build_adapters
 from bot.settings import Settings
@@ -57,11 +58,14 @@ async def run_jobs_list(*, config: Path | None, as_json: bool) -> int:
     """``hermod jobs list``."""
     async with open_jobs(set_up(config), {}) as jobs:
         rows = await jobs.store.list_jobs()
+        last = {run.job_id: run for run in await jobs.store.list_last_runs()}
     if as_json:
-        print_json({"items": [describe_job(row) for row in rows]})
+        runs = [None if row.job_id not in last else _describe_run(last[row.job_id]) for row in rows]
+        print_json({"items": [{**describe_job(row), "last": run} for row, run in zip(rows, runs, strict=True)]})
         return 0
     for row in rows:
-        print_text(_summarise(row))
+        run = last.get(row.job_id)
+        print_text(_summarise(row) + ("" if run is None else f"  last {_instant(run.fired_at)} {tell_outcome(run)}"))
     if not rows:
         print_text("no jobs yet; add [reports.NAME] to hermod.toml, or see `hermod jobs add --help`")
     return 0
@@ -88,7 +92,8 @@ async def run_jobs_show(name: str, *, config: Path | None, as_json: bool) -> int
         print_text(f"{'next':<10} {occurrence.local}")
     for run in runs:
         where = f"  hermod trace {run.run_id}" if run.run_id else ""
-        print_text(f"{run.state:<10} {_instant(run.fired_at)}  {run.run_key}{where}")
+        why = tell_outcome(run).removeprefix(run.state).removeprefix(": ")
+        print_text(f"{run.state:<10} {_instant(run.fired_at)}  {run.run_key}{where}{why and '  ' + why}")
     return 0
 
 
@@ -214,6 +219,8 @@ def _describe_run(run: JobRunRow) -> dict[str, object]:
         "state": run.state,
         "thread": run.thread_key,
         "run_id": run.run_id,
+        "error": run.error,
+        "reason": run.reason,
     }
 
 

@@ -151,7 +151,7 @@ class ReportRunner:
         await self._pause(firing, reason)
         owner = firing.author.name or firing.author.id
         text = choose_words(firing.spec.task)["denied"].format(job=firing.job, owner=owner, reason=reason)
-        return Answer(text=text, error="denied")
+        return Answer(text=text, error="denied", reason=reason)
 
     # -- before --------------------------------------------------------------------------------------
 
@@ -166,19 +166,22 @@ class ReportRunner:
             place = channel.name or f"{at.platform}:{at.workspace}/{at.channel}"
             why = f" ({channel.what})" if channel.what else ""
             reason = words[f"channel_{channel.state}_reason"].format(place=place)
-            thread_key = await self._pause(firing, "; ".join(filter(None, [f"{reason}{why}", channel.fix])))
+            reason = "; ".join(filter(None, [f"{reason}{why}", channel.fix]))
+            thread_key = await self._pause(firing, reason)
             said = words[f"channel_{channel.state}"].format(job=firing.job, place=f"{place}{why}")
             said = f"{said} ({channel.fix})" if channel.fix else said
             await self._tell_elsewhere(ctx, firing, thread_key, said)
-            return Answer(text="", error="paused")
+            return Answer(text="", error="paused", reason=reason)
         if firing.author == SETTINGS_OWNER:
             return None
         person = await adapter.look_at_person(at.workspace, firing.author.id)
         if person.state != "gone":
             return None
         owner = firing.author.name or firing.author.id
-        await self._pause(firing, words["owner_reason"].format(owner=owner))
-        return Answer(text=words["owner_gone"].format(job=firing.job, owner=owner), error="paused")
+        reason = words["owner_reason"].format(owner=owner)
+        await self._pause(firing, reason)
+        text = words["owner_gone"].format(job=firing.job, owner=owner)
+        return Answer(text=text, error="paused", reason=reason)
 
     async def _pause(self, firing: Firing, reason: str) -> str:
         """Pause the job, unless it is another one by now; return where notices about it go."""
@@ -210,15 +213,16 @@ class ReportRunner:
         if template is None:
             known = ", ".join(sorted(self._templates))
             text = words["no_template"].format(job=firing.job, name=name, known=known)
-            return Answer(text=text, error="template")
+            return Answer(text=text, error="template", reason=f"there is no template {name!r}")
         wanted = set(spec.workers) or self._workers.keys() - UNASKED
         workers = {n: w for n, w in self._workers.items() if n in wanted}
         if not workers:
             text = words["no_workers"].format(job=firing.job, known=", ".join(sorted(self._workers)))
-            return Answer(text=text, error="workers")
+            return Answer(text=text, error="workers", reason="none of its workers is there")
         targets = spec.targets or self._list_targets(callers)
         if not targets:
-            return Answer(text=words["no_targets"].format(job=firing.job), error="denied")
+            text = words["no_targets"].format(job=firing.job)
+            return Answer(text=text, error="denied", reason="no target is open to its channel")
         period = Period(start=firing.sent_at - template.length, end=firing.sent_at, zone=spec.zone)
         values = {
             "job": firing.job,
@@ -275,7 +279,8 @@ class ReportRunner:
             history=history.messages,
             outputs=history.outputs,
         )
-        return Answer(text=headline, error=kind, record=record, author=author, sequel=sequel)
+        why = f"it was posted, but cut short: {record.error}" if kind else _name_gaps(evidence)
+        return Answer(text=headline, error=kind, reason=why, record=record, author=author, sequel=sequel)
 
     async def _build_files(self, ctx: RunContext, evidence: Sequence[Evidence]) -> tuple[Attachment, ...]:
         files = list(await asyncio.to_thread(build_evidence_files, evidence))
@@ -307,6 +312,12 @@ def _models(steps: Sequence[Step]) -> list[Step]:
 def _is_offline(finding: Finding) -> bool:
     models = [] if finding.record is None else _models(finding.record.steps)
     return bool(models) and models[-1].name == OFFLINE
+
+
+def _name_gaps(evidence: Sequence[Evidence]) -> str:
+    """Say in a line how much was not found out, and the first reason; empty where nothing went wrong."""
+    gaps = [one.gap for one in evidence if one.gap and not one.expected]
+    return f"{len(gaps)} of {len(evidence)} parts came to nothing, or not to all: {gaps[0]}" if gaps else ""
 
 
 def _why_unwritten(done: SupervisorRecord, brief: Brief) -> str:

@@ -12,7 +12,7 @@ from bot.jobs.calendar import Occurrence, parse_schedule
 from bot.jobs.draft import CheckedJob
 from bot.jobs.job import JobSpec, load_spec
 from bot.jobs.proposals import PROPOSAL_S
-from bot.storage.jobs import JobRow, JobState
+from bot.storage.jobs import JobRow, JobRunRow, JobState
 
 if TYPE_CHECKING:
     from bot.jobs.desk import ListedJob
@@ -92,10 +92,25 @@ def tell_state(row: JobRow) -> str:
     return "active" if row.state is JobState.ACTIVE else f"paused ({row.reason})"
 
 
+def tell_outcome(run: JobRunRow) -> str:
+    """What became of a time of a job in a line: ``done``, or ``failed: `` and why."""
+    why = run.reason or run.error
+    if run.state == "failed" and not run.error:
+        why = f"it could not be posted: {why or 'the platform refused it'}"
+    return f"{run.state}: {why}" if why else run.state
+
+
 def tell_when(row: JobRow) -> str:
     """The cron fields and the zone of a job."""
     spec = read_spec_or_none(row)
     return "unreadable" if spec is None else f"`{spec.cron}` {spec.zone}"
+
+
+def tell_last(job: ListedJob) -> str:
+    """When a job was last due, and what became of that; ``never ran`` before the first time."""
+    if job.run is None:
+        return "never ran"
+    return f"{tell_instant(job.run.fired_at, job.row)} ({tell_outcome(job.run)})"
 
 
 def tell_instant(instant: datetime, row: JobRow) -> str:
@@ -121,7 +136,7 @@ def tell_list(jobs: Sequence[ListedJob], *, place: str, command: str) -> str:
         coming = (
             "" if row.state is JobState.PAUSED or row.next_at is None else f", next {tell_instant(row.next_at, row)}"
         )
-        last = "never ran" if job.run is None else f"last {tell_instant(job.run.fired_at, row)} ({job.run.state})"
+        last = tell_last(job) if job.run is None else f"last {tell_last(job)}"
         lines.append(
             f"- `{row.name}`: {tell_when(row)}{elsewhere}, {tell_state(row)}{coming}; owner {_owner(row)}; {last}"
         )
@@ -140,8 +155,7 @@ def tell_job(job: ListedJob, *, now: datetime) -> str:
     times = parse_schedule(spec.cron, spec.zone, now=now).after(now)
     if row.state is JobState.ACTIVE:
         lines.append(f"- next times: {join_times(islice(times, SHOWN_TIMES))}")
-    last = "never ran" if job.run is None else f"{tell_instant(job.run.fired_at, row)} ({job.run.state})"
-    return "\n".join([*lines, f"- last: {last}"])
+    return "\n".join([*lines, f"- last: {tell_last(job)}"])
 
 
 def read_spec_or_none(row: JobRow) -> JobSpec | None:

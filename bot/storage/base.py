@@ -127,7 +127,8 @@ class OutboxItem:
 class RunRow:
     """A run. ``state`` is an agent_core RunState word; ``record`` the trace as JSON, empty while it works.
 
-    A thread has at most one run in a state that is not final; the database itself enforces it.
+    A thread has at most one run in a state that is not final; the database itself enforces it. ``error`` is the word
+    for what ended it early, ``reason`` a line about that, or about what is missing; both are empty when all went well.
     """
 
     run_id: str
@@ -139,6 +140,7 @@ class RunRow:
     ended_at: datetime | None = None
     error: str = ""
     record: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +241,8 @@ class RunOutcome:
     ``state`` is ``finished`` or ``error``. The run's inbox items become done, and with them the open ones of
     ``answered`` (ids); ``messages`` join the history, those that were erased meanwhile without their text;
     ``outbox`` waits to be posted, ``usage`` is added, ``summary`` replaces the thread's. ``sequel`` is what follows
-    the run's first post once it is there, see ``JobStore.open_thread``; empty: nothing.
+    the run's first post once it is there, see ``JobStore.open_thread``; empty: nothing. ``error`` and ``reason``: see
+    ``RunRow``.
     """
 
     state: Literal["finished", "error"]
@@ -252,6 +255,7 @@ class RunOutcome:
     summary: SummaryRow | None = None
     answered: tuple[int, ...] = ()
     sequel: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

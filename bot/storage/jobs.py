@@ -74,16 +74,21 @@ FiringOutcome = Literal["fired", "duplicate", "skipped"]
 class JobRunRow:
     """What became of a time of a job.
 
-    ``state``: ``waiting`` in the inbox, ``running``, ``done`` (its run ended, well or not), or ``skipped``.
-    ``thread_key`` is where it is carried out; empty for one that was skipped.
+    Args:
+        state: ``waiting`` in the inbox, ``running``, ``done``, ``failed`` (nothing came of it, not all, or it was not
+            posted), ``stopped`` by a person, or ``skipped``.
+        thread_key: where it is carried out; empty for one that was skipped.
+        error, reason: of its run, see ``bot.storage.base.RunRow``; ``reason`` also why the platform refused its post.
     """
 
     job_id: str
     run_key: str
     fired_at: datetime
-    state: Literal["waiting", "running", "done", "skipped"]
+    state: Literal["waiting", "running", "done", "failed", "stopped", "skipped"]
     thread_key: str
     run_id: str | None
+    error: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +173,10 @@ class JobStore(Protocol):
 
     async def list_job_runs(self, job_id: str, *, limit: int = 20) -> tuple[JobRunRow, ...]:
         """The newest first."""
+        ...
+
+    async def list_last_runs(self) -> tuple[JobRunRow, ...]:
+        """The newest of every job that has one, by the names of the jobs."""
         ...
 
     async def save_proposal(self, proposal: Proposal) -> None:

@@ -16,7 +16,7 @@ from bot.storage.jobs import FiringOutcome, JobRow, JobRunRow, NewFiring, Openin
 from bot.storage.postgres_claims import LOCKED, add_inbox, add_outbox, ensure_thread, finish_send
 from bot.storage.postgres_connection import Connections, Tx
 from bot.storage.postgres_memory import append_messages, lock_threads, save_output
-from bot.storage.rows import build_micros, parse_job, parse_micros
+from bot.storage.rows import JOB_RUNS, build_micros, parse_job, parse_job_run, parse_micros
 
 
 class PostgresJobs:
@@ -60,6 +60,10 @@ class PostgresJobs:
     async def list_job_runs(self, job_id: str, *, limit: int = 20) -> tuple[JobRunRow, ...]:
         """Return what became of a job's times."""
         return await self._db.read(partial(list_job_runs, job_id=job_id, limit=limit))
+
+    async def list_last_runs(self) -> tuple[JobRunRow, ...]:
+        """Return what became of the last time of every job."""
+        return await self._db.read(list_last_runs)
 
     async def save_proposal(self, proposal: Proposal) -> None:
         """Keep a proposal."""
@@ -227,25 +231,15 @@ async def _fire(tx: Tx, job_id: str, firing: NewFiring, now: int, overlap: Liter
 
 async def list_job_runs(tx: Tx, job_id: str, limit: int) -> tuple[JobRunRow, ...]:
     """Return what became of a job's times, the newest decision first."""
-    rows = await tx.all(
-        "SELECT r.*, i.run_id, CASE WHEN r.inbox_id IS NULL THEN 'skipped' WHEN i.state = 'open' THEN 'waiting'"
-        " WHEN i.state = 'taken' THEN 'running' ELSE 'done' END AS state"
-        " FROM schedule_run r LEFT JOIN inbox i ON i.id = r.inbox_id"
-        " WHERE r.schedule_id = %s ORDER BY r.id DESC LIMIT %s",
-        job_id,
-        max(limit, 0),
-    )
-    return tuple(
-        JobRunRow(
-            job_id=row["schedule_id"],
-            run_key=row["run_key"],
-            fired_at=parse_micros(row["fired_at"]),
-            state=row["state"],
-            thread_key=row["thread_key"],
-            run_id=row["run_id"],
-        )
-        for row in rows
-    )
+    rows = await tx.all(f"{JOB_RUNS} WHERE r.schedule_id = %s ORDER BY r.id DESC LIMIT %s", job_id, max(limit, 0))
+    return tuple(map(parse_job_run, rows))
+
+
+async def list_last_runs(tx: Tx) -> tuple[JobRunRow, ...]:
+    """Return what became of the last time of every job."""
+    newest = "(SELECT max(l.id) FROM schedule_run l WHERE l.schedule_id = s.id)"
+    rows = await tx.all(f"{JOB_RUNS} JOIN schedule s ON s.id = r.schedule_id AND r.id = {newest} ORDER BY s.name")
+    return tuple(map(parse_job_run, rows))
 
 
 def _build_optional(instant: datetime | None) -> int | None:

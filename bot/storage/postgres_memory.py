@@ -255,7 +255,7 @@ async def forget_thread(tx: Tx, thread_key: str) -> Kept:
         f"DELETE FROM step WHERE {_OF_ENDED}",
         f"DELETE FROM proposal WHERE {_BOTH}",
         f"DELETE FROM {_SEQUELS}",
-        f"UPDATE run SET record = '' WHERE {_BOTH} AND ended_at IS NOT NULL",
+        f"UPDATE run SET record = '', reason = '' WHERE {_BOTH} AND ended_at IS NOT NULL",
         f"UPDATE inbox SET payload = '' WHERE {_BOTH} AND state IN ('done', 'refused')",
         f"UPDATE outbox SET body = '' WHERE {_BOTH} AND {_SETTLED}",
     ):

@@ -130,9 +130,10 @@ async def finish_run(tx: Tx, claim: Claim, run_id: str, outcome: RunOutcome) -> 
     for other in sorted(elsewhere):  # new ones, too, come in one order
         await ensure_thread(tx, other, ended_at)
     await tx.do(
-        "UPDATE run SET state = %s, error = %s, record = %s, ended_at = %s WHERE run_id = %s",
+        "UPDATE run SET state = %s, error = %s, reason = %s, record = %s, ended_at = %s WHERE run_id = %s",
         outcome.state,
         outcome.error,
+        outcome.reason,
         outcome.record,
         ended_at,
         run_id,

@@ -23,10 +23,23 @@ from bot.storage.base import (
     UsageRow,
 )
 from bot.storage.installations import InstallationRow
-from bot.storage.jobs import JobRow, JobState
+from bot.storage.jobs import JobRow, JobRunRow, JobState
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+JOB_RUNS = (
+    "SELECT r.schedule_id, r.run_key, r.fired_at, r.thread_key, i.run_id,"
+    " coalesce(n.error, '') AS error, coalesce(nullif(n.reason, ''), p.reason, '') AS reason,"
+    " CASE WHEN r.inbox_id IS NULL THEN 'skipped' WHEN i.state = 'open' THEN 'waiting' WHEN i.state = 'taken' THEN"
+    " 'running' WHEN n.error = 'cancelled' THEN 'stopped' WHEN n.error <> '' OR p.id IS NOT NULL THEN 'failed'"
+    " ELSE 'done' END AS state"
+    " FROM schedule_run r LEFT JOIN inbox i ON i.id = r.inbox_id LEFT JOIN run n ON n.run_id = i.run_id"
+    # the headline that was refused, where there is one: it is the only post of its thread
+    " LEFT JOIN outbox p ON p.id = (SELECT min(o.id) FROM outbox o WHERE o.thread_key = r.thread_key"
+    " AND o.run_id = i.run_id AND o.state = 'failed')"
+)
+"""Selects what became of times of jobs, for ``parse_job_run``; conditions on ``r`` may follow."""
+
 LAST_CHARACTER = "\U0010ffff"
 """Sorts after every other: ``prefix + LAST_CHARACTER`` bounds what starts with ``prefix``."""
 
@@ -105,6 +118,7 @@ def parse_run(row: Row) -> RunRow:
         ended_at=None if row["ended_at"] is None else parse_micros(row["ended_at"]),
         error=row["error"],
         record=row["record"],
+        reason=row["reason"],
     )
 
 
@@ -196,6 +210,20 @@ def parse_job(row: Row) -> JobRow:
         created_at=parse_micros(row["created_at"]),
         updated_at=parse_micros(row["updated_at"]),
         revision=row["revision"],
+    )
+
+
+def parse_job_run(row: Row) -> JobRunRow:
+    """Read what became of a time of a job."""
+    return JobRunRow(
+        job_id=row["schedule_id"],
+        run_key=row["run_key"],
+        fired_at=parse_micros(row["fired_at"]),
+        state=row["state"],
+        thread_key=row["thread_key"],
+        run_id=row["run_id"],
+        error=row["error"],
+        reason=row["reason"],
     )
 
 

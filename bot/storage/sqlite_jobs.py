@@ -12,7 +12,7 @@ from typing import Literal
 
 from bot.storage.base import Claim, OutboxState, StoreError
 from bot.storage.jobs import FiringOutcome, JobRow, JobRunRow, NewFiring, Opening, Proposal
-from bot.storage.rows import build_micros, parse_job, parse_micros
+from bot.storage.rows import JOB_RUNS, build_micros, parse_job, parse_job_run, parse_micros
 from bot.storage.sqlite_claims import NO_LIMIT, accept, add_outbox, ensure_thread, finish_send
 from bot.storage.sqlite_connection import Reader, Tx, Writer
 from bot.storage.sqlite_memory import append_messages, save_output
@@ -60,6 +60,10 @@ class SqliteJobs:
     async def list_job_runs(self, job_id: str, *, limit: int = 20) -> tuple[JobRunRow, ...]:
         """Return what became of a job's times."""
         return await self._reader.run(partial(list_job_runs, job_id=job_id, limit=limit))
+
+    async def list_last_runs(self) -> tuple[JobRunRow, ...]:
+        """Return what became of the last time of every job."""
+        return await self._reader.run(list_last_runs)
 
     async def save_proposal(self, proposal: Proposal) -> None:
         """Keep a proposal."""
@@ -230,25 +234,15 @@ def _add_run(tx: Tx, job_id: str, run_key: str, fired_at: int, *, thread_key: st
 
 def list_job_runs(tx: Tx, job_id: str, limit: int) -> tuple[JobRunRow, ...]:
     """Return what became of a job's times, the newest decision first."""
-    rows = tx.all(
-        "SELECT r.*, i.run_id, CASE WHEN r.inbox_id IS NULL THEN 'skipped' WHEN i.state = 'open' THEN 'waiting'"
-        " WHEN i.state = 'taken' THEN 'running' ELSE 'done' END AS state"
-        " FROM schedule_run r LEFT JOIN inbox i ON i.id = r.inbox_id"
-        " WHERE r.schedule_id = ? ORDER BY r.id DESC LIMIT ?",
-        job_id,
-        max(limit, 0),
-    )
-    return tuple(
-        JobRunRow(
-            job_id=row["schedule_id"],
-            run_key=row["run_key"],
-            fired_at=parse_micros(row["fired_at"]),
-            state=row["state"],
-            thread_key=row["thread_key"],
-            run_id=row["run_id"],
-        )
-        for row in rows
-    )
+    rows = tx.all(f"{JOB_RUNS} WHERE r.schedule_id = ? ORDER BY r.id DESC LIMIT ?", job_id, max(limit, 0))
+    return tuple(map(parse_job_run, rows))
+
+
+def list_last_runs(tx: Tx) -> tuple[JobRunRow, ...]:
+    """Return what became of the last time of every job."""
+    newest = "(SELECT max(l.id) FROM schedule_run l WHERE l.schedule_id = s.id)"
+    rows = tx.all(f"{JOB_RUNS} JOIN schedule s ON s.id = r.schedule_id AND r.id = {newest} ORDER BY s.name")
+    return tuple(map(parse_job_run, rows))
 
 
 def _build_optional(instant: datetime | None) -> int | None:

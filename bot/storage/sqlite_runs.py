@@ -121,9 +121,10 @@ def finish_run(tx: Tx, claim: Claim, run_id: str, outcome: RunOutcome) -> None:
     _check_unfinished(tx, claim, run_id)
     key, ended_at = claim.thread_key, build_micros(outcome.ended_at)
     tx.do(
-        "UPDATE run SET state = ?, error = ?, record = ?, ended_at = ? WHERE run_id = ?",
+        "UPDATE run SET state = ?, error = ?, reason = ?, record = ?, ended_at = ? WHERE run_id = ?",
         outcome.state,
         outcome.error,
+        outcome.reason,
         outcome.record,
         ended_at,
         run_id,

@@ -24,7 +24,15 @@ from bot.access import LOCAL_PLATFORM
 from bot.jobs.desk import CHANGE, LIST, SCHEDULE, Asking, JobDesk, ListedJob
 from bot.jobs.job import Firing
 from bot.jobs.keeping import BadJob, CheckedJob
-from bot.jobs.telling import join_times, read_spec_or_none, tell_instant, tell_policies, tell_state, tell_wait
+from bot.jobs.telling import (
+    join_times,
+    read_spec_or_none,
+    tell_instant,
+    tell_last,
+    tell_policies,
+    tell_state,
+    tell_wait,
+)
 from bot.jobs.wishes import JobWish
 from bot.storage.jobs import JobRow, JobState
 from bot.turn import Turn
@@ -306,7 +314,7 @@ def _build_line(job: ListedJob) -> JobLine:
         state=tell_state(row),
         owner=row.owner_name or row.owner or "the settings",
         channel=row.place,
-        last_run=None if job.run is None else f"{tell_instant(job.run.fired_at, row)} ({job.run.state})",
+        last_run=None if job.run is None else tell_last(job),
     )
 
 

@@ -117,10 +117,12 @@ def outcome(
     usage: tuple[UsageRow, ...] = (),
     ended_at: datetime = T0,
     error: str = "",
+    reason: str = "",
 ) -> RunOutcome:
     return RunOutcome(
         state="error" if error else "finished",
         error=error,
+        reason=reason,
         record='{"steps":[]}',
         ended_at=ended_at,
         messages=tuple(NewMessage(role="user", body=body, tokens=len(body), created_at=ended_at) for body in bodies),

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from bot.storage.base import InboxState, Store
+from bot.storage.base import Claim, InboxState, OutboxState, RunOutcome, Store
 from bot.storage.jobs import FiringOutcome, JobRow, JobState
 from tests.contract.store.backends import Backend
 from tests.contract.store.makers import (
@@ -21,6 +21,7 @@ from tests.contract.store.makers import (
     claim_nothing,
     new_firing,
     new_job,
+    new_post,
     outcome,
     put,
 )
@@ -313,7 +314,7 @@ async def test_a_run_that_failed_is_over(store: Store) -> None:
     await begin(store, claimed, "r1")
     await store.finish_run(claimed, "r1", outcome(error="no model answered"))
     assert await fire(store, job, "2") == ("fired",)
-    assert await list_states(store, job) == [("2", "waiting"), ("1", "done")]
+    assert await list_states(store, job) == [("2", "waiting"), ("1", "failed")]
 
 
 async def test_times_queue_where_the_job_says_so(store: Store) -> None:
@@ -352,6 +353,74 @@ async def test_it_is_told_what_became_of_a_time(store: Store) -> None:
     await store.finish_run(claimed, "r1", outcome())
     first = (await store.list_job_runs(job.job_id))[1]
     assert (first.state, first.thread_key, first.run_id) == ("done", thread, "r1")
+
+
+async def end(store: Store, run_id: str, result: RunOutcome) -> Claim:
+    """Carry out what waits, and end it like this; the claim is still held."""
+    claimed = await claim(store)
+    await begin(store, claimed, run_id)
+    await store.finish_run(claimed, run_id, result)
+    return claimed
+
+
+async def test_a_report_that_failed_is_no_done_one_and_says_why(store: Store) -> None:
+    (job,) = await save(store, new_job())
+    await fire(store, job, "1")
+    await store.release_claim(await end(store, "r1", outcome(error="deadline", reason="600 s were not enough")))
+    (run,) = await store.list_job_runs(job.job_id)
+    assert (run.state, run.error, run.reason) == ("failed", "deadline", "600 s were not enough")
+    found = await store.load_run("r1")
+    assert found is not None
+    assert found[0].reason == "600 s were not enough"
+
+
+async def test_a_report_that_was_stopped_or_lacks_a_part_says_so(store: Store) -> None:
+    (job,) = await save(store, new_job())
+    await fire(store, job, "1")
+    await store.release_claim(await end(store, "r1", outcome(error="cancelled", reason="stopped by Ann")))
+    await fire(store, job, "2")
+    await store.release_claim(await end(store, "r2", outcome(reason="1 of 4 parts came to nothing")))
+    second, first = await store.list_job_runs(job.job_id)
+    assert (first.state, first.reason) == ("stopped", "stopped by Ann")
+    assert (second.state, second.error, second.reason) == ("done", "", "1 of 4 parts came to nothing")
+
+
+async def test_a_report_whose_headline_was_refused_failed(store: Store) -> None:
+    (job,) = await save(store, new_job())
+    await fire(store, job, "1")
+    thread = new_firing(job, "1").item.thread_key
+    claimed = await end(store, "r1", outcome(posts=(new_post("r1/1", thread, run_id="r1"),)))
+    (post,) = await store.load_outbox(thread)
+    await store.begin_send(claimed, post.id, now=T0)
+    assert await list_states(store, job) == [("1", "done")]
+    await store.finish_send(claimed, post.id, OutboxState.FAILED, remote_id="", reason="channel_not_found", next_at=T0)
+    (run,) = await store.list_job_runs(job.job_id)
+    assert (run.state, run.error, run.reason) == ("failed", "", "channel_not_found")
+
+
+async def test_a_thread_that_is_forgotten_keeps_no_reason(store: Store) -> None:
+    (job,) = await save(store, new_job())
+    await fire(store, job, "1")
+    await store.release_claim(await end(store, "r1", outcome(error="failed", reason="relation pay of Ann is gone")))
+    await store.forget_thread(new_firing(job, "1").item.thread_key)
+    (run,) = await store.list_job_runs(job.job_id)
+    assert (run.state, run.error, run.reason) == ("failed", "failed", "")
+
+
+async def test_the_last_time_of_every_job_is_found_at_once(store: Store) -> None:
+    daily, weekly, _ = await save(store, new_job(), new_job("weekly"), new_job("never"))
+    assert await store.list_last_runs() == ()
+    await fire(store, weekly, "1")
+    await fire(store, daily, "1")
+    await fire(store, daily, "2")
+    last = await store.list_last_runs()
+    assert [(run.job_id, run.run_key, run.state) for run in last] == [
+        (daily.job_id, "2", "skipped"),
+        (weekly.job_id, "1", "waiting"),
+    ]
+    assert last[1] == (await store.list_job_runs(weekly.job_id))[0]
+    await store.delete_job(daily.job_id)
+    assert [run.job_id for run in await store.list_last_runs()] == [weekly.job_id]
 
 
 async def test_the_newest_times_come_first_and_no_more_than_asked_for(store: Store) -> None:

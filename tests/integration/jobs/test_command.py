@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from bot.storage import open_store
+from tests.contract.store.makers import T0, begin, claim, new_firing, outcome
 from tests.integration.cli.command import Done, hermod
 
 SETTINGS = """
@@ -58,6 +61,7 @@ def test_the_data_of_a_job_has_these_fields(folder: Path) -> None:
         "grace_s": 3600.0,
         "overlap": "skip",
         "deadline_s": 600.0,
+        "last": None,
     }
 
 
@@ -122,3 +126,38 @@ def test_the_doctor_names_the_next_job_and_every_paused_one(folder: Path) -> Non
     assert told["job daily"]["state"] == "warning"
     assert told["job daily"]["text"] == "paused: holidays"
     assert "hermod jobs resume daily" in told["job daily"]["fix"]
+
+
+async def fail(folder: Path, name: str) -> None:
+    """Have a job's report fail, as a process does that makes it."""
+    store = open_store(f"sqlite:///{folder / 'hermod.db'}")
+    await store.open()
+    try:
+        job = await store.load_job(name)
+        assert job is not None
+        fired = await store.fire_job(job, [new_firing(job, "1")], next_at=job.next_at, now=T0, overlap="skip")
+        assert fired == ("fired",)
+        claimed = await claim(store)
+        await begin(store, claimed, "r1")
+        await store.finish_run(claimed, "r1", outcome(error="deadline", reason="it took longer than 600 s"))
+        await store.release_claim(claimed)
+    finally:
+        await store.close()
+
+
+def test_a_report_that_failed_is_told_with_when_and_why(folder: Path) -> None:
+    hermod(folder, "jobs", "list")
+    asyncio.run(fail(folder, "daily"))
+    listed = hermod(folder, "jobs", "list").out
+    assert listed.rstrip().endswith("  last 2026-03-01T12:00:00Z failed: it took longer than 600 s")
+    last = item(hermod(folder, "jobs", "list", "--json"))["last"]
+    assert isinstance(last, dict)
+    assert (last["state"], last["error"], last["reason"]) == ("failed", "deadline", "it took longer than 600 s")
+    shown = hermod(folder, "jobs", "show", "daily").out.splitlines()
+    assert shown[-1] == "failed     2026-03-01T12:00:00Z  1  hermod trace r1  it took longer than 600 s"
+    items = hermod(folder, "doctor", "--json", HERMOD_SANDBOX__ENABLED="false").data["items"]
+    assert isinstance(items, list)
+    (told,) = (i for i in items if i["part"] == "job daily")
+    assert told["state"] == "warning"
+    assert told["text"] == "its last time, 2026-03-01 13:00 +01:00, failed: it took longer than 600 s"
+    assert "hermod jobs run daily" in told["fix"]

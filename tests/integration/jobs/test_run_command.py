@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -112,6 +113,9 @@ async def test_a_report_that_cannot_be_posted_fails_and_says_why(place: Place) -
     assert "hermod: no report was made" in out
     assert "the job is paused: " in out
     assert "`hermod jobs resume nowhere`" in out
+    code, out = await place.run("list")
+    (line,) = (line for line in out.splitlines() if line.startswith("nowhere"))
+    assert re.search(r"  last \S+Z failed: its channel slack:T0FAKE/C9GONE is gone", line)
     assert place.said() == []
     code, out = await place.run("run", "dayly")
     assert code == 1

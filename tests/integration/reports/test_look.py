@@ -69,6 +69,7 @@ async def test_a_job_whose_owner_is_gone_is_paused_and_the_channel_is_told(store
     assert "ana, with whose rights it runs, is no longer here. I have paused the job." in answer.text
     assert answer.sequel == ""
     assert await state(store) == (JobState.PAUSED, "its owner ana is gone")
+    assert answer.reason == "its owner ana is gone"
     assert made.desk.asked == []
 
 

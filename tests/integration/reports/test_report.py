@@ -17,6 +17,7 @@ from agent_core.memory.validity import is_sendable
 from agent_core.runtime.loop import AgentLoop
 from agent_core.tools.executor import ToolExecutor
 from bot.access import AccessPolicy
+from bot.answer import find_reason
 from bot.jobs.evidence import HISTORY_TOKENS
 from bot.redact import SecretRedactor
 from bot.storage.sqlite import SqliteStore
@@ -111,6 +112,8 @@ async def test_a_worker_that_fails_is_a_gap_with_its_reason(
     server.on(system=OPTIMIZER, user="health of crm").fail(400, message="no such model")
     play(server)
     answer = await Stage(store, model).run()
+    assert answer.reason.startswith("1 of 3 parts came to nothing, or not to all: ")
+    assert "no such model" in answer.reason
     assert answer.text.splitlines()[-1] == "1 of 3 parts came to nothing; the thread says why."
     assert len(answer.text.splitlines()) <= 5
     gaps = read_body(answer)[0].partition("**Not found out**")[2].partition("**Sources**")[0]
@@ -257,6 +260,7 @@ async def test_no_model_at_all_is_said_with_the_reason(
     server.on().fail(400, message="no credit")
     answer = await Stage(store, model).run()
     assert answer.text.startswith("**Daily database report: morning**")
+    assert "no credit" in find_reason(answer)
     assert "The report could not be made: " in answer.text
     assert "no credit" in answer.text
     assert answer.error == "model_failed"
@@ -348,6 +352,7 @@ async def test_a_name_that_is_gone_since_is_said_with_those_that_are_there(store
     answer = await Stage(store, OfflineProvider()).run(**spec)
     assert "was not made" in answer.text
     assert "daily-database" in answer.text if wish == "template" else "sql_optimizer" in answer.text
+    assert answer.reason == ("there is no template 'monthly'" if wish == "template" else "none of its workers is there")
     assert answer.sequel == ""
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from bot.storage import open_store
 from bot.storage.base import StoreError
+from bot.storage.postgres_migrate import load_migrations
 from tests.contract.store.makers import A, new_item
 from tests.integration.storage.conftest import Home, make_home, opened
 from tests.ports import free_port
@@ -153,6 +154,25 @@ async def test_a_schema_that_is_newer_is_refused_and_left_as_it_is(home: Home) -
         pass
     await home.run_sql("INSERT INTO schema_version VALUES (999, 0)")
     assert "was made by a newer Hermod (schema 999" in await refuse(home.url)
+
+
+async def test_a_database_of_the_first_schema_keeps_its_runs_and_gets_what_it_lacks(home: Home) -> None:
+    await home.run_sql(
+        f"SET ROLE {home.role};"
+        "CREATE TABLE schema_version (version bigint PRIMARY KEY, applied_at bigint NOT NULL);"
+        f"{load_migrations()[0][1]}"
+        "INSERT INTO schema_version VALUES (1, 0);"
+        f"INSERT INTO thread (thread_key, last_at) VALUES ('{A}', 0);"
+        "INSERT INTO run (run_id, thread_key, agent, state, attempt, started_at, ended_at, error, record)"
+        f" VALUES ('r1', '{A}', 'ops', 'error', 1, 0, 1, 'deadline', '')"
+    )
+    for _ in range(2):
+        async with opened(home.url) as store:
+            found = await store.load_run("r1")
+            assert found is not None
+            assert (found[0].error, found[0].reason) == ("deadline", "")
+    newest = load_migrations()[-1][0]
+    assert await home.run_sql("SELECT max(version) FROM schema_version") == [(newest,)]
 
 
 async def test_tables_of_another_role_are_not_half_used(home: Home) -> None:

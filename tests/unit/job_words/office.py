@@ -32,6 +32,7 @@ from bot.storage.jobs import JobRow
 from bot.tools.jobs.tools import register_job_tools
 from bot.turn import Turn
 from bot.words import ThreadWords
+from tests.contract.store.makers import begin, claim, outcome
 from tests.unit.bot.recording import MemoryChat
 from tests.unit.engine.running import WordCounter
 
@@ -174,6 +175,14 @@ class Office:
         assert said is not None
         assert "is scheduled" in said
         return await self.job(name)
+
+    async def end_report(self, *, error: str = "", reason: str = "") -> None:
+        """Carry out the report that waits, and end it like this."""
+        claimed = await claim(self.store, now=self.clock.now())
+        run_id = f"r{next(self._ids)}"
+        await begin(self.store, claimed, run_id)
+        await self.store.finish_run(claimed, run_id, outcome(error=error, reason=reason))
+        await self.store.release_claim(claimed)
 
     def audited(self) -> list[tuple[str, str, str]]:
         """Action, actor and job of every line about jobs in the audit chain."""

@@ -108,6 +108,19 @@ async def test_show_tells_all_of_one_job(office: Office) -> None:
         assert told in text
 
 
+async def test_a_report_that_failed_is_listed_as_failed_with_its_reason(office: Office) -> None:
+    await office.make()
+    await office.command("run daily")
+    await office.end_report(error="deadline", reason="the run took longer than 600 s")
+    line = "2026-03-10 13:00 +01:00 (failed: the run took longer than 600 s)"
+    assert f"; last {line}" in (await office.command("")).text
+    assert f"- last: {line}" in (await office.command("show daily")).text
+    assert line in (await office.call("list_jobs", {})).content
+    await office.command("run daily")
+    await office.end_report()
+    assert "(done)" in (await office.command("")).text
+
+
 async def test_a_job_of_the_settings_with_an_underscore_is_found_by_its_name(office: Office) -> None:
     row = await office.make()
     assert await office.store.save_job(replace(row, name="daily_shop", origin="settings"), expected=row.revision)

@@ -135,6 +135,7 @@ def test_a_file_of_the_first_schema_keeps_its_steps(connection: sqlite3.Connecti
     connection.execute("INSERT INTO step VALUES ('r', 1, 'model:1', 'model', 'm', 'd', 'read', 'done', 'said', 0, 1)")
     assert migrate(connection, path, patience_s=1) == NEWEST
     assert connection.execute("SELECT key, kind, result FROM step").fetchall() == [("model:1", "model", "said")]
+    assert connection.execute("SELECT run_id, reason FROM run").fetchall() == [("r", "")]
     with pytest.raises(sqlite3.IntegrityError):
         connection.execute("INSERT INTO step VALUES ('r', 2, 'x', 'dream', 'm', 'd', 'read', 'done', '', 0, 1)")
 
