@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib.util
 import ipaddress
+import itertools
 import os
 import shutil
 import signal
@@ -94,6 +95,22 @@ def pytest_collection_finish() -> None:
     They live until the end, and a full collection walks through all of them: 0.4 s each time, in whatever is measured
     or awaited at that moment.
     """
+    _keep_collections_short()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logfinish() -> None:
+    """Leave out what has come to stay since: reports, imported modules, grammars. Else a collection late in a run of
+    all tests takes more than a second.
+    """
+    if next(_finished) % 50 == 0:
+        _keep_collections_short()
+
+
+_finished = itertools.count(1)
+
+
+def _keep_collections_short() -> None:
     gc.collect()
     gc.freeze()
 
