@@ -126,7 +126,7 @@ async def test_b074_failures_while_connecting_again_do_not_end_it(
     await both_open(server)
     server.inject("apps.connections.open", http=500, times=3)
     await server.disconnect("refresh_requested", grace=0.0)
-    await server.wait_until(lambda: len(server.calls_to("apps.connections.open")) >= 7, 15)
+    await server.wait_until(lambda: len(server.calls_to("apps.connections.open")) >= 7)
     await both_open(server)
     await server.mention("still there?", copies=Copies(mention=0))
     await inbox.wait_for(lambda: inbox.messages)
@@ -143,7 +143,7 @@ async def test_an_address_that_stopped_working_is_replaced(
     await server.wait_until(lambda: len(server.calls_to("apps.connections.open")) >= 4)
     assert not adapter.connected
     server._tickets = handed_out
-    await wait_connected(adapter, 15)
+    await wait_connected(adapter)
     await server.mention("still there?", copies=Copies(mention=0))
     await inbox.wait_for(lambda: inbox.messages)
 
@@ -198,7 +198,7 @@ async def test_b016_nothing_is_accepted_before_our_own_identity_is_known(server:
     await adapter.start(inbox.accept)
     assert not adapter.connected
     assert server.calls_to("apps.connections.open") == []
-    await wait_connected(adapter, 15)  # tried again by itself
+    await wait_connected(adapter)  # tried again by itself
     await server.mention("hello", copies=Copies(mention=0))
     await inbox.wait_for(lambda: inbox.messages)
     await adapter.stop()

@@ -20,7 +20,7 @@ async def test_a_workspace_of_its_own_process_is_driven_over_http() -> None:
     )
     try:
         assert process.stdout is not None
-        line = (await asyncio.wait_for(process.stdout.readline(), 20)).decode()
+        line = (await asyncio.wait_for(process.stdout.readline(), 60)).decode()
         found = re.match(r"base_url=(\S+) bot_token=(\S+) app_token=(\S+)", line)
         assert found
         await _use(found[1], found[2], found[3])

@@ -99,10 +99,11 @@ async def test_b006_auth_test_is_asked_once_by_installing_and_never_on_the_way_t
     server = office.server
     await office.install("T2")
     assert len(server.calls_to("auth.test")) == 1
-    server.inject("auth.test", delay=4.0, times=99)
+    server.ack_timeout = 20.0
+    server.inject("auth.test", delay=20.0, times=99)
     await asyncio.gather(*(office.ask(f"n{n}", "C2TWO", copies={"mention": 1, "message": 0}) for n in range(5)))
     await server.wait_until(lambda: all(d.acked for d in server.deliveries))
-    assert max(d.acked_at - d.sent_at for d in server.deliveries if d.acked_at) < 1.0
+    assert max(d.acked_at - d.sent_at for d in server.deliveries if d.acked_at) < 3.0
     assert len(server.calls_to("auth.test")) == 1
 
 

@@ -95,7 +95,7 @@ async def test_a_streamed_message_that_is_full_goes_on_in_another_one(server: Sl
         for end in range(400, len(text), 400):
             await draft.show(text[:end])
             calls = len(server.calls)
-            await until(partial(_more_calls, server, calls), 10)
+            await until(partial(_more_calls, server, calls))
         first = server.bot_messages("C1OPS", root)[0]["ts"]
         assert isinstance(await draft.finish(reply(root, text)), Delivered)
     found = server.bot_messages("C1OPS", root)

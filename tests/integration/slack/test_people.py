@@ -75,7 +75,7 @@ async def test_a_mistake_is_told_to_the_one_who_made_it(office: Office) -> None:
 async def test_ask_is_answered_by_the_agent_in_the_channel(office: Office) -> None:
     done = await office.slack.slash("/hermod", "ask why is it slow?")
     assert done.error == ""
-    await office.slack.wait_until(lambda: office.slack.bot_messages("C1OPS"), 20)
+    await office.slack.wait_until(lambda: office.slack.bot_messages("C1OPS"))
     (answer,) = office.slack.bot_messages("C1OPS")
     assert "why is it slow?" in answer["text"]
     assert "the disk is full" in answer["text"]

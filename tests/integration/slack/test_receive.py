@@ -264,7 +264,6 @@ async def test_an_event_is_acknowledged_only_when_it_was_accepted(server: SlackS
 
 
 async def test_what_could_not_be_stored_is_delivered_again(server: SlackServer, inbox: Inbox) -> None:
-    server.ack_timeout = 0.3
     inbox.failures = 1
     ts = await server.mention("hello", copies=Copies(mention=0))
     await inbox.wait_for(lambda: inbox.messages)
@@ -284,14 +283,15 @@ async def test_a_delivery_whose_acknowledgement_was_lost_has_the_same_delivery_i
 
 
 async def test_b006_slow_look_ups_do_not_delay_acknowledgements(server: SlackServer, inbox: Inbox) -> None:
-    server.inject("auth.test", delay=4.0, times=99)
-    server.inject("users.info", delay=4.0, times=99)
+    server.ack_timeout = 20.0
+    server.inject("auth.test", delay=20.0, times=99)
+    server.inject("users.info", delay=20.0, times=99)
     for n in range(5):
         server.add_user(f"U1{n}", f"user{n}")
         await server.mention("hi", user=f"U1{n}", copies=Copies(mention=0))
     await inbox.wait_for(lambda: len(inbox.messages) == 5)
     await all_acknowledged(server, 5)
-    assert max((d.acked_at or 0) - d.sent_at for d in server.deliveries) < 2.0
+    assert max((d.acked_at or 0) - d.sent_at for d in server.deliveries) < 3.0  # Slack waits no longer
     assert {m.author.name for m in inbox.messages} == {f"U1{n}" for n in range(5)}
     assert len(server.calls_to("auth.test")) == 1  # at the start, never again
 
@@ -323,7 +323,6 @@ async def test_an_unknown_command_gets_a_friendly_answer_that_only_its_author_se
 async def test_a_command_that_could_not_be_stored_is_not_acknowledged(
     server: SlackServer, inbox: Inbox, mode: str
 ) -> None:
-    server.ack_timeout = 0.3
     inbox.failures = 1
     outcome = await server.slash("/hermod", "x")
     assert outcome.error == ("operation_timeout" if mode == "socket" else "http_503")
@@ -514,7 +513,6 @@ async def test_a_removal_that_could_not_be_dealt_with_is_delivered_again(
     server: SlackServer, adapter: SlackAdapter, mode: str
 ) -> None:
     await adapter.stop()
-    server.ack_timeout = 0.3
     removed: list[Removed] = []
 
     async def on_removed(what: Removed) -> None:

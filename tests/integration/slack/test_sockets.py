@@ -191,11 +191,14 @@ async def test_the_messages_of_one_thread_keep_their_order_over_two_connections(
 
 async def test_a_thread_that_waits_holds_up_no_other(server: SlackServer, inbox: Inbox, adapter: SlackAdapter) -> None:
     server.add_user("U3SLOW", "slow")
-    server.inject("users.info", delay=1.5)
+    hold = asyncio.Event()
+    server.inject("users.info", hold=hold)
     await server.mention("waits for a name", user="U3SLOW", copies=ONCE)
     while not server.calls_to("users.info"):  # noqa: ASYNC110 - the server tells only what it has answered
         await asyncio.sleep(0)
     await server.mention("does not wait", copies=ONCE)
+    await inbox.wait_for(lambda: inbox.messages)
+    hold.set()
     await inbox.wait_for(lambda: len(inbox.messages) == 2)
     assert [m.text for m in inbox.messages] == ["does not wait", "waits for a name"]
 
