@@ -7,6 +7,8 @@ only we have, and cleans up when that end closes.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import itertools
 import os
 import pwd
@@ -24,6 +26,7 @@ from pathlib import Path
 from urllib.parse import quote, urlencode
 
 import asyncmy
+import asyncmy.errors
 import pytest
 
 from bot.tools.targets import Target, Targets
@@ -301,7 +304,10 @@ class MariaLab:
 
     @asynccontextmanager
     async def connect(self, database: str, role: str) -> AsyncIterator[Session]:
-        """A role's connection in autocommit."""
+        """A role's connection in autocommit; at its end all that it ran has been counted.
+
+        The server sends an answer before it counts the statement, and takes the next command after that.
+        """
         connection = await asyncmy.connect(
             unix_socket=self.server.socket_path,
             user=role,
@@ -312,6 +318,10 @@ class MariaLab:
         )
         try:
             yield Session(connection)
+            # A test may have ended it on the server.
+            with contextlib.suppress(asyncmy.errors.MySQLError, OSError):
+                async with asyncio.timeout(10):
+                    await connection.ping(reconnect=False)
         finally:
             connection.close()
 

@@ -266,7 +266,7 @@ async def test_vectors_of_two_lengths_live_in_two_collections(milvus_uri: str, c
 async def test_a_milvus_that_goes_away_is_a_miss(milvus_uri: str, clock: HandClock) -> None:
     from milvus_lite.server_manager import server_manager_instance
 
-    cache = build(MilvusSemantic(milvus_uri, timeout_s=1.0), clock)
+    cache = build(MilvusSemantic(milvus_uri, timeout_s=10.0), clock)
     await cache.prepare()
     await cache.keep(WHY, "no index")
     assert await cache.find(POLITE) is not None

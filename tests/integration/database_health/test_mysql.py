@@ -214,7 +214,11 @@ async def test_a_session_asleep_in_a_transaction_is_found_and_worse_when_others_
         assert "connection " in row.items[0]
         await idle.execute("commit")
         await waiting
-    assert (await look(target, "idle_in_transaction")).evidence == "no session sleeps in a transaction"
+
+    async def ended() -> bool:
+        return (await look(target, "idle_in_transaction")).evidence == "no session sleeps in a transaction"
+
+    await until(ended)  # InnoDB refreshes what it tells of transactions ten times a second at most
 
 
 async def test_tables_in_engines_that_lose_rows_are_found(mariadb: MariaLab) -> None:

@@ -18,6 +18,8 @@ from tests.servers.postgres import FIRST, Lab, any_postgres, postgres, start_lab
 
 __all__ = ["MemorySnapshots", "any_postgres", "postgres", "store"]
 
+# What it knows of its tables changes by nobody's hand but a test's.
+_QUIET = {"autovacuum": "off"}
 _SYSTEM_WITH_HYPOPG = pytest.param(
     "system", marks=[pytest.mark.service("system-postgres"), pytest.mark.service("hypopg")]
 )
@@ -26,7 +28,7 @@ _SYSTEM_WITH_HYPOPG = pytest.param(
 @pytest.fixture(scope="session", params=[_SYSTEM_WITH_HYPOPG])
 def hypopg_postgres(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """The system's server, for which there is a package of HypoPG."""
-    lab = start_lab(request.param)
+    lab = start_lab(request.param, settings=_QUIET)
     yield lab
     stop_lab(lab)
 
@@ -34,7 +36,7 @@ def hypopg_postgres(request: pytest.FixtureRequest) -> Iterator[Lab]:
 @pytest.fixture(scope="session", params=[FIRST])
 def plain_postgres(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """The embedded server, which has no HypoPG."""
-    lab = start_lab(request.param)
+    lab = start_lab(request.param, settings=_QUIET)
     yield lab
     stop_lab(lab)
 

@@ -21,13 +21,15 @@ from tests.integration.mysql.fake_server import (
 PASSWORD = "never-in-the-clear"
 
 
-async def fail_on(server: FakeServer, *, sslmode: str = "prefer", timeout_s: float = 1.0) -> ToolFailed:
+async def fail_on(
+    server: FakeServer, *, sslmode: str = "prefer", timeout_s: float = 30.0, connect_timeout_s: int = 30
+) -> ToolFailed:
     """Connect, and return how that fails."""
     async with run_fake(server):
         url = f"mysql://someone:{PASSWORD}@127.0.0.1:{server.port}/?sslmode={sslmode}"
         with pytest.raises(ToolFailed) as caught:
             async with open_mysql(
-                Target.from_url("lab", url), statement_timeout_s=timeout_s, connect_timeout_s=1
+                Target.from_url("lab", url), statement_timeout_s=timeout_s, connect_timeout_s=connect_timeout_s
             ) as db:
                 await db.fetch("select 1")
     assert PASSWORD not in f"{caught.value.message}{caught.value.fix}"
@@ -51,7 +53,7 @@ async def test_a_server_or_proxy_that_takes_two_statements_at_once_is_refused() 
 
 async def test_a_server_that_never_greets_is_not_waited_for() -> None:
     began = time.monotonic()
-    failure = await fail_on(FakeServer(greet=False))
+    failure = await fail_on(FakeServer(greet=False), connect_timeout_s=1)
     assert (failure.code, failure.retryable) == ("connect_failed", True)
     assert "did not answer in time" in failure.message
     assert time.monotonic() - began < 10

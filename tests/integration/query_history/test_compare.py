@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -13,11 +16,13 @@ from pydantic_core import to_json
 
 from agent_core.errors import ToolFailed
 from bot.storage.sqlite import SqliteStore
+from bot.tools.query_history.changes import MIN_CHANGE
 from bot.tools.query_history.compare import compare_two_windows
 from bot.tools.query_history.reading import record_postgres
 from bot.tools.slow_queries.history import iso_utc
 from bot.tools.targets import Target, Targets
-from tests.integration.query_history.conftest import LeapClock
+from tests.clocks import ATTEMPTS
+from tests.integration.query_history.conftest import LeapClock, check_at_best
 from tests.servers.postgres import Lab
 
 Work = Callable[[psycopg.AsyncConnection[TupleRow]], Awaitable[None]]
@@ -71,10 +76,15 @@ async def prepare(lab: Lab) -> tuple[str, str, Targets]:
     return database, app, lab.targets(database, reader)
 
 
-async def test_the_shape_whose_plan_flipped_is_the_first_row(
-    postgres: Lab, store: SqliteStore, clock: LeapClock
-) -> None:
-    """An index is dropped in the middle: the answer begins with the shape that needed it, and what that cost."""
+async def test_the_shape_whose_plan_flipped_is_the_first_row(postgres: Lab, tmp_path: Path) -> None:
+    """An index is dropped in the middle: the answer begins with the shape that needed it, and what that cost.
+
+    Where the machine did something else in one of the two hours, other shapes may have cost more: then once more.
+    """
+    await check_at_best(partial(check_flip, postgres), tmp_path)
+
+
+async def check_flip(postgres: Lab, store: SqliteStore, clock: LeapClock) -> None:
     database, app, targets = await prepare(postgres)
 
     async def drop_index(connection: psycopg.AsyncConnection[TupleRow]) -> None:
@@ -102,13 +112,25 @@ async def test_the_shape_whose_plan_flipped_is_the_first_row(
 
 async def test_ten_steady_runs_raise_no_alarm(any_postgres: Lab, store: SqliteStore, clock: LeapClock) -> None:
     database, app, targets = await prepare(any_postgres)
-    ranges = await live_through(any_postgres, targets, store, clock, database, app, *[work] * 11)
-    for a, b in pairwise(ranges):
-        answer = await compare_two_windows(targets, store, clock, a=a, b=b)
-        named = [(row.change, row.sql, row.mean_a_s, row.mean_b_s, row.p_value) for row in answer.rows]
-        assert named == [], answer.verdict
-        assert answer.verdict.startswith("no shape changed beyond chance")
-        assert answer.tested >= 6
+    taken_s: list[float] = []
+
+    async def timed_work(connection: psycopg.AsyncConnection[TupleRow]) -> None:
+        began = time.monotonic()
+        await work(connection)
+        taken_s.append(time.monotonic() - began)
+
+    for _ in range(ATTEMPTS):
+        taken_s.clear()
+        ranges = await live_through(any_postgres, targets, store, clock, database, app, *[timed_work] * 11)
+        answers = [await compare_two_windows(targets, store, clock, a=a, b=b) for a, b in pairwise(ranges)]
+        alarms = [
+            (row.change, row.sql, row.mean_a_s, row.mean_b_s, row.p_value) for answer in answers for row in answer.rows
+        ]
+        if not alarms or max(taken_s) < MIN_CHANGE * min(taken_s):
+            break  # else the runs were not steady: the machine had something else to do in some of them
+    assert alarms == []
+    assert all(answer.verdict.startswith("no shape changed beyond chance") for answer in answers)
+    assert all(answer.tested >= 6 for answer in answers)
 
 
 async def test_a_new_report_and_one_that_stopped_are_named(
@@ -126,7 +148,7 @@ async def test_a_new_report_and_one_that_stopped_are_named(
 
     a, b = await live_through(any_postgres, targets, store, clock, database, app, with_old, with_new)
     answer = await compare_two_windows(targets, store, clock, a=a, b=b)
-    changes = [(row.change, row.calls_a, row.calls_b) for row in answer.rows if "pg_sleep" in row.sql]
+    changes = [(row.change, row.calls_a, row.calls_b) for row in answer.rows if "pg_sleep($1)," in row.sql]
     assert changes == [("new", 0, 1), ("gone", 1, 0)]
     assert answer.rows[0].extra_s == pytest.approx(0.8, abs=0.1)
     assert "report" not in to_json(answer).decode()

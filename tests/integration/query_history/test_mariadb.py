@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-
-import pytest
+import time
 
 from bot.collector import Collector
 from bot.storage.sqlite import SqliteStore
@@ -24,13 +23,15 @@ async def test_trends_and_comparisons_of_a_mariadb(mariadb: MariaLab, store: Sql
     reader, app = await mariadb.create_reader(database), await mariadb.create_role(f"select on {database}.*")
     targets = mariadb.targets(database, reader)
     hours: list[str] = []
+    taken_s = 0.0
     async with mariadb.connect(database, app) as session:
         for durations in ([0.005] * 40, [0.04] * 35):
             await record_mysql(targets["lab"], store, clock)
-            began = clock.now()
+            began, begun_s = clock.now(), time.monotonic()
             for n, seconds in enumerate(durations):
                 await session.execute(f"select sleep({seconds}), 'hush-hush'")
                 await session.execute(f"select {n} + 1")
+            taken_s += time.monotonic() - begun_s
             clock.leap(hours=1)
             hours.append(f"{iso_utc(began)}/{iso_utc(clock.now())}")
     await record_mysql(targets["lab"], store, clock)
@@ -46,7 +47,8 @@ async def test_trends_and_comparisons_of_a_mariadb(mariadb: MariaLab, store: Sql
     assert [row.calls for row in trend.rows if row.coverage > 0.5] == [40, 35]
     assert trend.total is not None
     assert trend.total.stddev_s is None
-    assert trend.total.mean_s == pytest.approx((40 * 0.005 + 35 * 0.04) / 75, abs=0.01)
+    assert trend.total.mean_s + 0.001 >= (40 * 0.005 + 35 * 0.04) / 75
+    assert trend.total.mean_s <= taken_s / 75 + 0.001  # on a busy machine a sleep lasts longer, and the stopwatch knows
 
 
 async def test_the_collector_reads_a_mariadb_too(mariadb: MariaLab, store: SqliteStore, clock: LeapClock) -> None:

@@ -9,6 +9,8 @@ import signal
 import statistics
 import time
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -22,7 +24,7 @@ from bot.tools.query_history.reading import record_postgres
 from bot.tools.query_history.trend import read_trend
 from bot.tools.slow_queries.redact_sql import fingerprint_sql
 from bot.tools.targets import Target, Targets
-from tests.integration.query_history.conftest import LeapClock
+from tests.integration.query_history.conftest import LeapClock, check_at_best
 from tests.servers.postgres import FIRST, SYSTEM, Lab, start_lab, stop_lab
 
 SHAPES = {
@@ -67,10 +69,15 @@ def check_sane(trend: QueryTrend) -> None:
             assert row.mean_s <= row.max_s + 1e-6, row
 
 
-async def test_windows_are_the_truth_while_the_lifetime_view_is_far_off(
-    postgres: Lab, store: SqliteStore, clock: LeapClock
-) -> None:
-    """For each shape: calls exact, mean within 2 %, deviation within 5 % of a stopwatch beside the statements."""
+async def test_windows_are_the_truth_while_the_lifetime_view_is_far_off(postgres: Lab, tmp_path: Path) -> None:
+    """For each shape: calls exact, mean within 2 %, deviation within 5 % of a stopwatch beside the statements.
+
+    The stopwatch also runs while a busy client does not get to read the answer: a reading that it spoilt is repeated.
+    """
+    await check_at_best(partial(check_windows, postgres), tmp_path)
+
+
+async def check_windows(postgres: Lab, store: SqliteStore, clock: LeapClock) -> None:
     database = await postgres.create_database()
     reader, app = await postgres.create_reader(), await postgres.create_role()
     targets = postgres.targets(database, reader)
@@ -88,7 +95,6 @@ async def test_windows_are_the_truth_while_the_lifetime_view_is_far_off(
         check_sane(trend)
         assert trend.total is not None
         assert trend.total.calls == 14
-        # the stopwatch also runs while a busy client does not get to read the answer
         assert trend.total.mean_s == pytest.approx(statistics.mean(taken), rel=0.02, abs=0.006)
         assert trend.total.stddev_s == pytest.approx(statistics.pstdev(taken), rel=0.05, abs=0.006)
         lifetime = (3.0 + sum(taken)) / 16
@@ -211,12 +217,13 @@ async def test_a_restart_between_two_readings_keeps_the_numbers_or_says_that_the
             if crash:  # a killed session makes the server throw its shared memory away, with the counters in it
                 async with lab.admin(database) as admin:  # the lab flushes late: the roles would be lost with it
                     await admin.execute("checkpoint")
+                before = await find_checkpointer(lab)
                 os.kill(connection.info.backend_pid, signal.SIGKILL)
                 with pytest.raises(psycopg.OperationalError):
                     await connection.execute("select 1")
         if crash:
             async with asyncio.timeout(60):
-                while not await is_up(lab, database, app):
+                while await find_checkpointer(lab) in (None, before):
                     pass  # each look is a connection attempt, which takes its time
         else:
             await lab.server.restart()
@@ -236,13 +243,15 @@ async def test_a_restart_between_two_readings_keeps_the_numbers_or_says_that_the
         assert any("restarted at" in warning and "kept" in warning for warning in trend.warnings)
 
 
-async def is_up(lab: Lab, database: str, role: str) -> bool:
+async def find_checkpointer(lab: Lab) -> int | None:
+    """The process that a server which begins anew has another one of; None while nobody can connect."""
     try:
-        async with lab.connect(database, role) as connection:
-            await connection.execute("select 1")
+        async with lab.admin() as admin:
+            cursor = await admin.execute("select pid from pg_stat_activity where backend_type = 'checkpointer'")
+            row = await cursor.fetchone()
     except psycopg.OperationalError:
-        return False
-    return True
+        return None
+    return None if row is None else int(row[0])
 
 
 async def test_an_unknown_fingerprint_and_a_bad_bucket_are_told_with_what_to_do(
