@@ -162,6 +162,8 @@ async def test_a_refusal_of_all_calls_that_the_commands_hear_holds_a_message_too
     try:
         await adapter.start(inbox.accept)
         await server.wait_until(lambda: refusals(server))
+        for _ in range(50):  # let it come to the client
+            await asyncio.sleep(0)
         assert isinstance(await adapter.post(answer), Delivered)
         await server.wait_until(lambda: shown(server))
     finally:

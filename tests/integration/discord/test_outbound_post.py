@@ -8,6 +8,7 @@ import pytest
 
 from adapters.chat import Attachment, Button, Delivered, Delivery, InDoubt, Rejected, Reply, RetryLater
 from adapters.discord.payload import Payload
+from tests.clocks import least_wall_s
 from tests.integration.discord.outbound_desk import Desk, contents, direct, open_desk, place, posts, reply
 from tests.servers.discord import DiscordServer
 
@@ -143,6 +144,10 @@ async def test_a_long_refusal_is_a_time_to_come_back_and_nothing_is_sent_before(
 
 async def test_b058_sixty_updates_in_ten_seconds_do_not_hold_up_the_answer() -> None:
     """Updates come as fast as they can; a moment later the answer is ready, and is there at once."""
+    assert await least_wall_s(_answer_behind_updates, enough_s=2.0) < 2.0  # for the next window it would wait longer
+
+
+async def _answer_behind_updates() -> None:
     async with DiscordServer(strict_rate_limits=True) as server, open_desk(server) as desk:
         root = await server.mention("slow?")
         thread = place(server, root)
@@ -153,11 +158,9 @@ async def test_b058_sixty_updates_in_ten_seconds_do_not_hold_up_the_answer() -> 
             for n in range(60)
         ]
         assert sum(isinstance(outcome, Delivered) for outcome in outcomes) == 3
-        async with asyncio.timeout(2.0):
-            answer = await desk.client.create_message(server.general, Payload(content="done"))
+        answer = await desk.client.create_message(server.general, Payload(content="done"))
         assert isinstance(answer, Delivered)
-        async with asyncio.timeout(2.0):
-            assert isinstance(await desk.outbound.post(reply(thread)), Delivered)
+        assert isinstance(await desk.outbound.post(reply(thread)), Delivered)
         assert server.rate_violations == []
         assert all(call.status != 429 for call in server.calls)
 
