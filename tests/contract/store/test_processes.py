@@ -30,6 +30,19 @@ async def _start(*arguments: str) -> Process:
     )
 
 
+async def _start_working(url: str, owner: str, stop: Path) -> Process:
+    """Start a worker, and wait until it looks for work: one that comes late finds none."""
+    process = await _start(url, owner, "until", str(stop))
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(PATIENCE_S):
+            assert await process.stdout.readline() == b"ready\n"
+    except BaseException:
+        await _kill(process)
+        raise
+    return process
+
+
 async def _kill(process: Process) -> None:
     if process.returncode is None:
         process.kill()
@@ -54,8 +67,10 @@ async def test_two_workers_under_load_lose_double_reorder_and_overlap_nothing(
     store: Store, url: str, tmp_path: Path
 ) -> None:
     stop = tmp_path / "stop"
-    workers = [await _start(url, f"w{n}", "until", str(stop)) for n in range(2)]
+    workers: list[Process] = []
     try:
+        for n in range(2):
+            workers.append(await _start_working(url, f"w{n}", stop))
         async with asyncio.timeout(PATIENCE_S):
             async with asyncio.TaskGroup() as group:
                 reads = [group.create_task(w.communicate()) for w in workers]
@@ -117,7 +132,7 @@ async def test_workers_killed_at_random_moments_leave_every_message_answered_onc
     async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         group.create_task(_enqueue_all(store, threads, messages))
         for n in range(5):
-            worker = await _start(url, f"w{n}", "until", str(stop))
+            worker = await _start_working(url, f"w{n}", stop)
             try:
                 assert worker.stdout is not None
                 for _ in range(chance.randrange(1, 20)):
@@ -126,7 +141,7 @@ async def test_workers_killed_at_random_moments_leave_every_message_answered_onc
                 await _kill(worker)
             await store.free_owner(f"w{n}")
     stop.touch()
-    last = await _start(url, "last", "until", str(stop))
+    last = await _start_working(url, "last", stop)
     try:
         async with asyncio.timeout(PATIENCE_S):
             await last.communicate()

@@ -1,10 +1,10 @@
 """A worker process for the tests: claims threads of one database, answers what is open there, and tells what it did.
 
-``python -m tests.contract.store.worker URL OWNER until STOP_FILE`` works until the file exists and nothing is left,
-and prints one JSON line for each turn. ``... halt`` stops for ever in the middle of its first run, and says so.
-``URL accept`` accepts until it is killed; ``open URL...`` opens and closes one fresh database after the other.
-``URL fire STOP_FILE`` fires one time of each job after the other until the file exists. ``URL OWNER report`` makes a
-report up to its thread for each line that it reads. Both print a line for each.
+``python -m tests.contract.store.worker URL OWNER until STOP_FILE`` says ``ready``, works until the file exists and
+nothing is left, and prints one JSON line for each turn. ``... halt`` stops for ever in the middle of its first run,
+and says so. ``URL accept`` accepts until it is killed; ``open URL...`` opens and closes one fresh database after the
+other. ``URL fire STOP_FILE`` fires one time of each job after the other until the file exists. ``URL OWNER report``
+makes a report up to its thread for each line that it reads. Both print a line for each.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ async def _answer(store: Store, claimed: Claim) -> list[int]:
 async def work(url: str, owner: str, stop: Path) -> None:
     store = open_store(url)
     await store.open()
+    print("ready", flush=True)
     while True:
         asked_to_stop = stop.exists()  # noqa: ASYNC240 - a look at a local file
         claimed = await store.claim_thread(owner, prefixes=("slack:",), lease_s=LEASE_S, now=SystemClock().now())

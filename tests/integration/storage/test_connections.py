@@ -223,7 +223,7 @@ async def test_a_server_that_stops_answering_is_hung_up_on(home: Home) -> None:
         os.kill(row["pid"], signal.SIGSTOP)
         await tx.one("SELECT 1")
 
-    async with connections(home, silence_s=1.0) as made:
+    async with connections(home, silence_s=3.0) as made:  # longer than this process may stand still itself
         try:
             for use in (made.run, made.read):
                 async with asyncio.timeout(PATIENCE_S):
