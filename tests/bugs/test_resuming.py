@@ -78,7 +78,7 @@ async def die_in(tool: str, server: OpenAIServer, folder: Path) -> tuple[dict[st
         words = ["-m", "tests.bugs.dying", server.base_url, str(folder / "journal"), str(count), mode]
         return await asyncio.create_subprocess_exec(sys.executable, *words, stdout=PIPE, cwd=ROOT)
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):  # two processes start
         first = await start("hang")
         assert first.stdout is not None
         assert await first.stdout.readline() == b"working\n"

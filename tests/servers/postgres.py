@@ -67,6 +67,16 @@ class Lab:
         """Make a role as the documentation advises: read-only, with ``pg_monitor``."""
         return await self.create_role(grant="pg_monitor")
 
+    async def find_checkpointer(self) -> int | None:
+        """The process of which a server has another one after a crash; None while nobody can connect."""
+        try:
+            async with self.admin() as admin:
+                cursor = await admin.execute("select pid from pg_stat_activity where backend_type = 'checkpointer'")
+                row = await cursor.fetchone()
+        except psycopg.OperationalError:
+            return None
+        return None if row is None else int(row[0])
+
     def url(self, database: str, role: str) -> str:
         """The address for a role made here."""
         return self.server.url(database, user=role, password=self.passwords[role])

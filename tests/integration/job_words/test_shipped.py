@@ -44,11 +44,11 @@ def answers(slack: SlackServer, root: str) -> list[str]:
     return [message["text"] for message in slack.bot_messages(CHANNEL, root)]
 
 
-async def say(slack: SlackServer, root: str, text: str, *, user: str = "U1ALICE") -> str:
-    """Say something in a thread and wait for the answer."""
+async def say(slack: SlackServer, root: str, text: str, told: str, *, user: str = "U1ALICE") -> str:
+    """Say something in a thread and wait for the answer with ``told`` in it: one may be shown while it is written."""
     before = len(answers(slack, root))
     await slack.say(text, thread_ts=root, user=user)
-    await slack.wait_until(lambda: len(answers(slack, root)) > before, 60)
+    await slack.wait_until(lambda: any(told in answer for answer in answers(slack, root)[before:]), 60)
     return answers(slack, root)[-1]
 
 
@@ -60,24 +60,22 @@ async def test_a_job_is_made_listed_paused_and_deleted_by_words_without_a_model(
     try:
         await slack.wait_connected()
         root = await slack.mention("every weekday at 9 in Berlin post the database report here")
-        await slack.wait_until(lambda: answers(slack, root), 60)
+        await slack.wait_until(lambda: "`confirm`" in "".join(answers(slack, root)), 60)
         shown = answers(slack, root)[0]
         assert "0 9 * * MON-FRI" in shown
         assert "Europe/Berlin" in shown
         assert shown.count(" 09:00 +0") == 5
         assert "`confirm`" in shown
-        assert SCHEDULED in await say(slack, root, "confirm")
-        listed = await say(slack, root, "show me the scheduled jobs")
+        await say(slack, root, "confirm", SCHEDULED)
+        listed = await say(slack, root, "show me the scheduled jobs", "active")
         assert "0 9 * * MON-FRI" in listed
-        assert "active" in listed
         name = "weekday"
-        assert "is paused" in await say(slack, root, f"pause the job {name}")
-        assert "paused by" in await say(slack, root, "show me the scheduled jobs")
-        assert "not deleted yet" in await say(slack, root, f"delete the job {name}")
-        assert "is deleted" in await say(slack, root, "确认")
-        chinese = await say(slack, root, "每个工作日早上9点（柏林）在这里发数据库报告")
-        assert "0 9 * * MON-FRI" in chinese
-        assert "nothing has changed" in await say(slack, root, "取消")
+        await say(slack, root, f"pause the job {name}", "is paused")
+        await say(slack, root, "show me the scheduled jobs", "paused by")
+        await say(slack, root, f"delete the job {name}", "not deleted yet")
+        await say(slack, root, "确认", "is deleted")
+        await say(slack, root, "每个工作日早上9点（柏林）在这里发数据库报告", "0 9 * * MON-FRI")
+        await say(slack, root, "取消", "nothing has changed")
         assert slack.violations == []
     finally:
         assert await hermod.stop() == 0
@@ -97,11 +95,10 @@ async def test_only_the_persons_own_word_confirms_what_a_model_proposed(
     try:
         await slack.wait_connected()
         root = await slack.mention("post a report about what got slower, every monday at 8:15 in Berlin")
-        await slack.wait_until(lambda: answers(slack, root), 60)
-        assert "Only proposed" in answers(slack, root)[0]
-        assert "confirm nothing" in await say(slack, root, "confirm", user="U2BOB")
+        await slack.wait_until(lambda: "Only proposed" in "".join(answers(slack, root)), 60)
+        await say(slack, root, "confirm", "confirm nothing", user="U2BOB")
         asked = len(model.requests)
-        assert SCHEDULED in await say(slack, root, "confirm")
+        await say(slack, root, "confirm", SCHEDULED)
         assert len(model.requests) == asked, "the word is answered without a model"
         assert slack.violations == []
         assert model.violations == []

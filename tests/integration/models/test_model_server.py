@@ -32,7 +32,7 @@ async def server() -> AsyncIterator[OpenAIServer]:
 
 @pytest.fixture
 async def client(server: OpenAIServer) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(api_key="k", base_url=server.base_url, max_retries=0, timeout=5) as made:
+    async with AsyncOpenAI(api_key="k", base_url=server.base_url, max_retries=0, timeout=30) as made:
         yield made
 
 
@@ -220,7 +220,7 @@ async def test_a_hang_a_reset_and_a_cut_are_what_the_client_calls_them(
 ) -> None:
     server.on().hang().once()
     with pytest.raises(openai.APITimeoutError):
-        await ask(client, timeout=1.0)
+        await ask(client, timeout=3.0)
     server.on().drop().once()
     with pytest.raises(openai.APIConnectionError):
         await ask(client)
@@ -318,7 +318,7 @@ async def test_a_stream_breaks_after_the_chunk_that_is_named(
 
     async def read() -> None:
         nonlocal seen
-        async for _ in await ask(client, stream=True, timeout=1.0):
+        async for _ in await ask(client, stream=True, timeout=3.0 if quirk == "stall" else 30.0):
             seen += 1
 
     with pytest.raises((error, OSError)):

@@ -90,14 +90,14 @@ async def test_a_primary_that_hangs_costs_its_timeout_and_then_the_secondary_ans
 ) -> None:
     servers[0].on().hang()
     servers[1].on().text("from the second")
-    router = Router([Route(providers[0], timeout_s=1.0), Route(providers[1], priority=1)])
+    router = Router([Route(providers[0], timeout_s=3.0), Route(providers[1], priority=1)])
     providers[0].prepare()
     async with asyncio.timeout(60):  # the journals below show that one timeout passed and no wait; benchmarks time it
         response = (await collect(router))[-1] if streaming else await router.complete(ask())
     assert isinstance(response, ModelResponse)
     assert (response.message.content, response.attempts) == ("from the second", 2)
     assert [len(s.requests) for s in servers] == [1, 1]
-    assert router.states()[0].last_error == "first: no answer within 1 s"
+    assert router.states()[0].last_error == "first: no answer within 3 s"
 
 
 async def test_bug_28_a_retry_after_over_the_wire_is_waited_for_or_opens_the_breaker(
@@ -175,7 +175,7 @@ async def test_a_stream_that_another_task_closes_ends_at_the_server_too(servers:
 
 
 async def test_a_route_keeps_its_number_of_requests_at_the_server(servers: Pair, providers: Providers) -> None:
-    servers[0].on().text("ok").after(0.01)
+    servers[0].on().text("ok").after(0.1)
     router = Router([Route(providers[0], max_concurrency=3)])
     await asyncio.gather(*(router.complete(ask()) for _ in range(30)))
     assert (servers[0].peak, len(servers[0].requests)) == (3, 30)

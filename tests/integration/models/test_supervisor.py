@@ -11,7 +11,7 @@ import pytest
 from agent_core.context import Limits
 from agent_core.llm.openai_compat import OpenAICompatible
 from agent_core.runtime.state import RunState
-from tests.servers.openai import OpenAIServer
+from tests.servers.openai import OpenAIServer, Request
 from tests.unit.engine.cast import Stage, plan
 
 DIVIDES, WRITES = "^You divide a task", "^You write the answer"
@@ -64,9 +64,18 @@ async def test_a_plan_in_a_fence_is_taken_and_one_with_an_unknown_worker_goes_ba
 
 async def test_workers_are_asked_at_the_same_time(server: OpenAIServer, provider: OpenAICompatible) -> None:
     server.on(system=DIVIDES).tools(plan_call(*((f"a{n}", "analyst") for n in range(1, 5))))
-    server.on(system="^You are analyst").text("42").after(0.2)
+    together = asyncio.Event()
+
+    def watch(request: Request) -> bool:
+        if server.in_flight == 4:
+            together.set()
+        return True
+
+    hold = server.on(system="^You are analyst", where=watch).text("42")
+    hold.wait = together  # one that waits for another one's answer would wait for ever
     server.on(system=WRITES).text("42 [analyst:a1]")
-    await Stage(provider).run()
+    async with asyncio.timeout(60):
+        await Stage(provider).run()
     assert server.peak == 4
 
 
@@ -78,6 +87,6 @@ async def test_a_server_that_hangs_for_one_worker_takes_only_that_one(
     server.on(system="^You are researcher").hang()
     server.on(system=WRITES).text("42 [analyst:a1]")
     async with asyncio.timeout(60):
-        done = await Stage(provider, limits=Limits(run_deadline_s=5)).run()
+        done = await Stage(provider, limits=Limits(run_deadline_s=8)).run()
     assert done.record.answer.startswith("42 [analyst:a1]\n\nNot found out:\n- [researcher:a2]")
     assert server.in_flight == 0

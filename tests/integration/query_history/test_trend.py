@@ -217,13 +217,13 @@ async def test_a_restart_between_two_readings_keeps_the_numbers_or_says_that_the
             if crash:  # a killed session makes the server throw its shared memory away, with the counters in it
                 async with lab.admin(database) as admin:  # the lab flushes late: the roles would be lost with it
                     await admin.execute("checkpoint")
-                before = await find_checkpointer(lab)
+                before = await lab.find_checkpointer()
                 os.kill(connection.info.backend_pid, signal.SIGKILL)
                 with pytest.raises(psycopg.OperationalError):
                     await connection.execute("select 1")
         if crash:
             async with asyncio.timeout(60):
-                while await find_checkpointer(lab) in (None, before):
+                while await lab.find_checkpointer() in (None, before):
                     pass  # each look is a connection attempt, which takes its time
         else:
             await lab.server.restart()
@@ -241,17 +241,6 @@ async def test_a_restart_between_two_readings_keeps_the_numbers_or_says_that_the
     else:
         assert trend.total.calls == 6
         assert any("restarted at" in warning and "kept" in warning for warning in trend.warnings)
-
-
-async def find_checkpointer(lab: Lab) -> int | None:
-    """The process that a server which begins anew has another one of; None while nobody can connect."""
-    try:
-        async with lab.admin() as admin:
-            cursor = await admin.execute("select pid from pg_stat_activity where backend_type = 'checkpointer'")
-            row = await cursor.fetchone()
-    except psycopg.OperationalError:
-        return None
-    return None if row is None else int(row[0])
 
 
 async def test_an_unknown_fingerprint_and_a_bad_bucket_are_told_with_what_to_do(

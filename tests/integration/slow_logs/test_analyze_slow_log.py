@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 from collections.abc import Collection
@@ -190,8 +191,12 @@ async def test_a_cancelled_call_leaves_no_process(folder: Path) -> None:
 
 def find_workers() -> list[str]:
     """Our children that read logs."""
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    return [pid for pid in children if b"slow_logs.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    found: list[str] = []
+    for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            if b"slow_logs.worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found
 
 
 def test_the_tool_is_registered_with_a_schema_that_a_model_can_use() -> None:

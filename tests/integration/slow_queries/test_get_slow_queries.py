@@ -174,11 +174,12 @@ async def test_a_crash_between_two_calls_starts_the_window_anew(own_postgres: La
         first = await read_slow_queries(targets, store, CLOCK, threshold_s=0.04)
         async with own_postgres.admin(database) as admin:  # the lab flushes late: the roles would be lost with it
             await admin.execute("checkpoint")
+        before = await own_postgres.find_checkpointer()
         os.kill(connection.info.backend_pid, signal.SIGKILL)
         with pytest.raises(psycopg.OperationalError):
             await connection.execute("select 1")
     async with asyncio.timeout(60):
-        while not await is_up(own_postgres, database, app):
+        while await own_postgres.find_checkpointer() in (None, before):
             pass  # each look is a connection attempt, which takes its time
     async with own_postgres.connect(database, app) as connection:
         for _ in range(6):
@@ -190,15 +191,6 @@ async def test_a_crash_between_two_calls_starts_the_window_anew(own_postgres: La
     assert answer.window.start is not None
     assert answer.window.start > first.window.end
     assert any("reset" in reason for reason in answer.coverage.reasons)
-
-
-async def is_up(lab: Lab, database: str, role: str) -> bool:
-    try:
-        async with lab.connect(database, role) as connection:
-            await connection.execute("select 1")
-    except psycopg.OperationalError:
-        return False
-    return True
 
 
 async def test_the_threshold_splits_slow_shapes_from_those_that_may_have_been_slow_once(
