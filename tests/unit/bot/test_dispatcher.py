@@ -255,7 +255,7 @@ async def test_work_that_does_not_stop_when_cancelled_cannot_hold_up_the_end(
                 continue
 
     work = Work(stubborn)
-    dispatcher = build_dispatcher(store, work)
+    dispatcher = build_dispatcher(store, work, lease_s=60)
     await accept_one(store)
     running = asyncio.create_task(dispatcher.run())
     await work.tried.wait()

@@ -106,7 +106,7 @@ class SlowCache(MemoryExact):
 
 async def test_an_answer_that_is_known_is_not_thrown_away_because_it_could_not_be_kept_in_time() -> None:
     cache = AnswerCache(exact=SlowCache(), wait_s=0.2)
-    b = Bench([say("port 5432")], cache=cache, limits=Limits(run_deadline_s=1.0))
+    b = Bench([say("port 5432")], cache=cache, limits=Limits(run_deadline_s=10))
     record = await b.ask("which port?", cache_scope="c1")
     assert (record.state, record.answer) == (RunState.FINISHED, "port 5432")
     assert [m.content for m in b.conversation.messages if m.role == "assistant"] == ["port 5432"]

@@ -97,7 +97,7 @@ async def test_a_stream_read_by_two_tasks_in_turn_keeps_its_timeout() -> None:
             yield TextChunk(text="one")
             await asyncio.Event().wait()
 
-    items = Router([Route(Stalls("a"), timeout_s=0.05)], policy=RetryPolicy(max_attempts=1)).stream(ask())
+    items = Router([Route(Stalls("a"), timeout_s=1.0)], policy=RetryPolicy(max_attempts=1)).stream(ask())
 
     async def read() -> StreamItem:
         return await anext(items)

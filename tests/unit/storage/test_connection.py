@@ -17,6 +17,7 @@ import pytest
 from bot.storage.base import StoreError
 from bot.storage.sqlite import SqliteStore
 from bot.storage.sqlite_connection import Reader, Tx, Writer, clean, explain
+from tests.clocks import least_wall_s
 from tests.contract.store.makers import A, new_item, put
 
 ROOT = Path(__file__).parents[3]
@@ -69,8 +70,7 @@ async def test_the_log_of_a_file_that_is_read_elsewhere_is_left_and_nobody_waits
         other.execute("BEGIN")
         other.execute("SELECT count(*) FROM t").fetchall()
         await writer.run(lambda tx: tx.do("INSERT INTO t (x) VALUES (1)"))
-        async with asyncio.timeout(4):
-            await writer.empty_log()
+        assert await least_wall_s(writer.empty_log, enough_s=4) < 4
     assert await writer.run(_values) == [1]
 
 
@@ -250,7 +250,7 @@ async def test_a_program_that_forgets_to_close_still_ends(path: Path) -> None:
         subprocess.run,
         [sys.executable, "-c", program, f"sqlite:///{path}"],
         cwd=ROOT,
-        timeout=20,
+        timeout=90,
         capture_output=True,
         check=False,
     )
