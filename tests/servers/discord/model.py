@@ -96,7 +96,10 @@ class Call:
 
 @dataclass
 class Fault:
-    """Applied to REST calls whose 'METHOD /path' matches ``pattern``: to ``times`` of them after ``skip`` others."""
+    """Applied to REST calls whose 'METHOD /path' matches ``pattern``: to ``times`` of them after ``skip`` others.
+
+    ``hold`` keeps the call waiting until it is set.
+    """
 
     pattern: str
     times: int = 1
@@ -110,6 +113,7 @@ class Fault:
     message: str = ""
     skip: int = 0
     only_delay: bool = False  # late, but successful
+    hold: asyncio.Event | None = None
 
     def strikes(self, call: str) -> bool:
         """Whether this call gets it; counts down."""

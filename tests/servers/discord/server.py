@@ -123,6 +123,8 @@ class DiscordServer(People):
         call.files = tuple(each.name for each in files)
         if fault:
             await asyncio.sleep(fault.delay)
+            if fault.hold is not None:
+                await fault.hold.wait()
             if not fault.after:
                 _apply(fault)
         open_path = call.path.split("/")[1] in OPEN
