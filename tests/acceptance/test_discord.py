@@ -8,7 +8,7 @@ import random
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -219,12 +219,19 @@ def answer_to(number: int) -> str:
     return f"answer {number}: {WORDS}"
 
 
-def look_then_count(request: Request) -> Reply:
-    """Look at the thing first; then write, for two seconds and a half where people watch it."""
-    number = int(number_of(request))
-    if not request.tool_results:
-        return Reply(None, [Call("look_at", f'{{"thing": "thing{number}"}}')])
-    return Reply(answer_to(number), pace=0.06 if is_watched(number) else 0.0)
+def look_then_count(*, pace: float) -> Callable[[Request], Reply]:
+    """Look at the thing first; then write, at this pace where people watch it, and at once when asked for it again."""
+    written: set[int] = set()
+
+    def answer(request: Request) -> Reply:
+        number = int(number_of(request))
+        if not request.tool_results:
+            return Reply(None, [Call("look_at", f'{{"thing": "thing{number}"}}')])
+        slow = is_watched(number) and number not in written
+        written.add(number)
+        return Reply(answer_to(number), pace=pace if slow else 0.0)
+
+    return answer
 
 
 def is_watched(number: int) -> bool:
@@ -235,7 +242,7 @@ def is_watched(number: int) -> bool:
 async def test_kill_9_at_12_random_moments_loses_nothing_doubles_nothing_and_repeats_no_finished_tool(
     discord: DiscordServer, model: OpenAIServer, hermod: HermodProcess
 ) -> None:
-    model.on().dynamic(look_then_count)
+    model.on().dynamic(look_then_count(pace=0.25))  # ten seconds: the kill comes long before its end
     rng = random.Random(30)
     expected: dict[str, str] = {}
     finished: Counter[str] = Counter()
@@ -283,7 +290,7 @@ def recorded_tools(database: Path) -> list[str]:
 async def test_sigterm_lets_what_is_written_be_finished_and_takes_nothing_more(
     discord: DiscordServer, model: OpenAIServer, hermod: HermodProcess
 ) -> None:
-    model.on().dynamic(look_then_count)
+    model.on().dynamic(look_then_count(pace=0.06))
     await hermod.start()
     await hermod.wait_ready()
     thread = await discord.mention("thing 3")
