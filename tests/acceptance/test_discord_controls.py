@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import sqlite3
 import time
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.on_discord import PATIENCE_S, drafts, said
-from tests.acceptance.process import HermodProcess
+from tests.acceptance.process import HermodProcess, until
 from tests.servers.discord import DiscordServer, Interaction, Json
 from tests.servers.openai import OpenAIServer, Reply
 
@@ -85,9 +84,21 @@ async def hermod(tmp_path: Path, discord: DiscordServer, model: OpenAIServer) ->
 
 async def begun(hermod: HermodProcess, count: int = 1) -> None:
     """Wait until so many tools have begun."""
-    async with asyncio.timeout(PATIENCE_S):
-        while hermod.tool_log.read_text().count("begun") < count:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await until(lambda: hermod.tool_log.read_text().count("begun") >= count)
+
+
+def ends(hermod: HermodProcess, thread: str) -> list[object]:
+    """How the runs of a thread ended."""
+    events = [e for e in hermod.events() if e.get("event") == "run_ended"]
+    return [e["error"] for e in events if str(e["thread"]).endswith(thread)]
+
+
+async def time_a_word(discord: DiscordServer) -> float:
+    """Seconds until somebody who stops where nothing runs is told so: the way there and back, on this machine now."""
+    asked = time.monotonic()
+    thread = await discord.mention("!stop")
+    await discord.wait_until(lambda: said(discord, thread), PATIENCE_S)
+    return time.monotonic() - asked
 
 
 def end_look(hermod: HermodProcess) -> None:
@@ -113,6 +124,7 @@ async def test_a_stop_by_button_or_word_ends_a_run_within_a_second_while_its_too
     model.on(user="hello").text("here I am")
     await hermod.start()
     await hermod.wait_ready()
+    ways = [await time_a_word(discord)]
     thread = await discord.mention("go")
     await begun(hermod)
     asked = time.monotonic()
@@ -125,11 +137,13 @@ async def test_a_stop_by_button_or_word_ends_a_run_within_a_second_while_its_too
     else:
         await discord.say("!stop", channel=thread, user=discord.bob)
     await discord.wait_until(lambda: any("Stopped." in text for text in said(discord, thread)), PATIENCE_S)
-    assert time.monotonic() - asked < 5.0  # it takes 0.5 s where nothing else runs
-    assert hermod.tool_log.read_text().split() == ["begun", "cancelled"]
+    took_s = time.monotonic() - asked
+    ways.append(await time_a_word(discord))
+    assert took_s < 1.0 + 5 * max(ways)  # the second that is promised, and what this machine needs for any word now
+    await until(lambda: hermod.tool_log.read_text().split() == ["begun", "cancelled"])
     await discord.wait_until(lambda: not drafts(discord, thread), PATIENCE_S)
-    ends = [e for e in hermod.events() if e.get("event") == "run_ended"]
-    assert [e["error"] for e in ends] == ["cancelled"]
+    await until(lambda: ends(hermod, thread))
+    assert ends(hermod, thread) == ["cancelled"]
     await discord.say("hello again", channel=thread)
     await discord.wait_until(lambda: len(said(discord, thread)) == 2, PATIENCE_S)
     assert said(discord, thread)[1] == "here I am"
@@ -248,6 +262,7 @@ async def test_thumbs_and_stop_buttons_of_an_earlier_process_still_work(
     up, down = custom_ids(answer)
     other = await discord.mention("go")
     await discord.wait_until(lambda: drafts(discord, other), PATIENCE_S)
+    await begun(hermod)
     await hermod.kill()
     await hermod.start()
     await hermod.wait_ready()
