@@ -131,9 +131,10 @@ async def test_the_console_of_the_demo_tells_what_the_database_itself_tells(plac
         shown = await terminal.wait_for("you> ")
         assert "Which queries were slow in the last 30 minutes?" in shown
         settings = tomllib.loads((await place.wait_for("hermod-demo-*/hermod.toml")).read_text())
+        truth = await fetch_slow(settings["targets"]["shop"]["url"])
         terminal.type("which queries were slow in the last 30 minutes?\n")
         answer = await terminal.wait_for("No language model was used")
-        truth = await fetch_slow(settings["targets"]["shop"]["url"])
+        truth += await fetch_slow(settings["targets"]["shop"]["url"])  # the application works on, and means move
         told = re.findall(r"`(select [^`…]*)", answer)
         assert told
         for statement in told:  # each is slow in the server's own counters
