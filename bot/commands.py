@@ -60,7 +60,7 @@ PROVIDERS = CommandInfo(name="providers", summary="Show how the models are doing
 JOBS = CommandInfo(
     name="jobs",
     summary="List the scheduled reports, or change them.",
-    usage="[show|pause|resume|run|edit|delete NAME | add WHEN TASK | confirm]",
+    usage="[show|pause|resume|run|stop|edit|delete NAME | add WHEN TASK | confirm]",
 )
 REPORT = CommandInfo(name="report", summary="Have a scheduled report made now.", usage="NAME")
 OWN_SLASH = (USAGE, FORGET, JOBS, REPORT)

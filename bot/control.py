@@ -22,7 +22,7 @@ from bot.access import Access, Caller
 from bot.messages import STEER
 from bot.question import build_question
 from bot.storage.base import Claim, InboxItem, RunRow, Store, StoreError
-from bot.turn import Read, Turn, read_items
+from bot.turn import Read, Turn, find_caller, read_items
 
 log = structlog.get_logger("hermod.control")
 
@@ -51,11 +51,13 @@ class Halt:
         answered: rows of the inbox that its end answers too.
         waiting: how many of them were questions and commands.
         quiet: nobody waits for a word, since all that was asked was deleted.
+        by: who stopped it; None where nobody did.
     """
 
     answered: tuple[int, ...]
     waiting: int = 0
     quiet: bool = False
+    by: Author | None = None
 
 
 async def run_until_halted(work: Coroutine[Any, Any, T], watch: Watch, late: set[asyncio.Task[Any]]) -> T | Halt:
@@ -203,8 +205,8 @@ class Watch:
         self._seen = max((item.seq for item in fresh), default=self._seen)
         for read in read_items(fresh):
             match read.inbound:
-                case Stop() if self._may_stop(read.inbound):
-                    return await self._halt(read)
+                case Stop() as stop if self._may_stop(stop):
+                    return await self._halt(read, stop.author)
                 case Deleted(message_id=message_id):
                     self._withdrawn[message_id] = read.item.id
                 case Message() if self._is_steer(read.item, read.inbound):
@@ -221,7 +223,7 @@ class Watch:
 
     # -- what came in --------------------------------------------------------------------------------
 
-    async def _halt(self, stop: Read) -> Halt:
+    async def _halt(self, stop: Read, by: Author) -> Halt:
         """End the run and everything that was said before the stop."""
         waiting = await self._store.load_open(self._claim.thread_key)
         before = [read for read in read_items(waiting) if read.order <= stop.order]
@@ -231,10 +233,11 @@ class Watch:
             if read.item.signed and read.inbound is not None:
                 self._signs.put(read.inbound.id, f"-{QUEUED}")
         answered = dict.fromkeys((*self.answered, *(read.item.id for read in before)))
-        return Halt(answered=tuple(answered), waiting=len(left))
+        return Halt(answered=tuple(answered), waiting=len(left), by=by)
 
     def _may_stop(self, stop: Stop) -> bool:
-        return self._may_speak(stop.author) and (self._since - stop.sent_at).total_seconds() < LATE_S
+        may = self._access.may_speak(find_caller(self._turn.thread, stop)) is None
+        return may and (self._since - stop.sent_at).total_seconds() < LATE_S
 
     def _may_speak(self, author: Author) -> bool:
         return self._access.may_speak(Caller.of(self._turn.thread, author)) is None

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
-from adapters.chat import Action, Attachment, ChatAdapter, Command, Deleted, Message, Stop, ThreadRef
+from adapters.chat import Action, Attachment, Author, ChatAdapter, Command, Deleted, Message, Stop, ThreadRef
 from agent_core.agent import Agent
 from agent_core.context import Clock, Limits, Redactor, RunContext, Steering, StepState
 from agent_core.llm.tokens import TokenCounter
 from agent_core.llm.types import ModelMessage
 from agent_core.prompts import PromptTemplate, describe_tools
-from agent_core.runtime.events import EventSink, RunEvent
+from agent_core.runtime.events import EventSink, RunEnded, RunEvent
 from agent_core.runtime.loop import AgentLoop
-from agent_core.runtime.state import RunState
+from agent_core.runtime.state import RunRecord, RunState
 from bot.access import Access
 from bot.answer import (
     STOPPED,
@@ -35,7 +35,8 @@ from bot.answer import (
 from bot.attachments import Attachments, RunFiles
 from bot.commands import CommandRunner, Question
 from bot.control import LOOK_S, QUEUED, Halt, Signs, Watch, run_until_halted
-from bot.jobs.job import Firing
+from bot.jobs.brief import tell_stopped
+from bot.jobs.job import REPORT_THREAD, SETTINGS_OWNER, Firing
 from bot.live import READING, SHOW_EVERY_S, Live, Status
 from bot.memory import StoreOutputs, load_memory, read_past
 from bot.presenter import build_reply_rows
@@ -284,7 +285,7 @@ class Session:
                 look_s=self._look_s,
             )
             if halt := await watch.look():
-                return _build_halted(halt)
+                return _build_halted(halt, firing=first if isinstance(first, Firing) else None)
             desk = _Desk(claim=claim, run=run, turn=turn, watch=watch, steering=steering, status=status)
             if isinstance(first, Firing | Command) or (isinstance(first, Message) and self._commands.is_command(first)):
                 return await (
@@ -319,7 +320,7 @@ class Session:
         """Answer a button or a late stop; None where the turn is something else."""
         match turn.inbound[0]:
             case Stop():
-                return Answer(text=NOTHING_TO_STOP)
+                return _end_unbegun(replace(turn, stopped=True))
             case Action(name=name) as action if name in self._actions:
                 return Answer(text=await self._actions[name](action))
             case Action():
@@ -359,10 +360,23 @@ class Session:
         return replace(answer, text=text, files=files, private=False)
 
     async def _report(self, desk: _Desk, firing: Firing) -> Answer:
-        """Have the report of a job made."""
-        ctx = self._build_context(desk, desk.watch.on_event)
+        """Have the report of a job made; what one that is stopped has cost is known from its last event."""
+        records: list[RunRecord] = []
+
+        def note(event: RunEvent) -> None:
+            match event:
+                case RunEnded(run_id=desk.run.run_id, record=record):
+                    records.append(record)
+                case _:
+                    pass
+
+        ctx = self._build_context(desk, desk.watch.on_event, note)
         ended = await run_until_halted(self._reports.run(ctx, firing), desk.watch, self._late)
-        return _build_halted(ended) if isinstance(ended, Halt) else ended
+        if not isinstance(ended, Halt):
+            return ended
+        author = f"{firing.thread.platform}:{firing.author.id}"
+        stopped = _build_halted(ended, firing=firing)
+        return replace(stopped, record=records[-1] if records else None, author=author)
 
     async def _ask(self, desk: _Desk, given: Command | Message, question: str) -> Answer:
         """Run the agent on a question that came as a command; nobody else has seen it, so the answer repeats it."""
@@ -501,17 +515,30 @@ def _end_unbegun(turn: Turn) -> Answer:
     """Build the answer of a turn that was stopped before it began, or is about what was deleted since."""
     if not turn.stopped:
         return Answer(text="")
-    return (
-        Answer(text=build_stopped(None, "", turn.waiting), error="cancelled")
-        if turn.waiting
-        else Answer(text=NOTHING_TO_STOP)
-    )
+    stop = next(i for i in reversed(turn.inbound) if isinstance(i, Stop))
+    if turn.thread.thread.startswith(REPORT_THREAD):
+        firing = next((i for i in turn.inbound if isinstance(i, Firing)), None)
+        return Answer(text="") if firing is None else _stop_report(firing, stop.author)  # it was over before
+    if not turn.waiting:
+        return Answer(text=NOTHING_TO_STOP)
+    return Answer(text=build_stopped(None, "", turn.waiting), error="cancelled", reason=_name_stopper(stop.author))
 
 
-def _build_halted(halt: Halt, text: str | None = None) -> Answer:
-    """Build the answer of a run that a person ended."""
+def _build_halted(halt: Halt, text: str | None = None, *, firing: Firing | None = None) -> Answer:
+    """Build the answer of a run that a person ended; ``firing``: the report that it was to make."""
+    if firing is not None and halt.by is not None:
+        return replace(_stop_report(firing, halt.by), answered=halt.answered)
     said = "" if halt.quiet else build_stopped(None, "", halt.waiting)
-    return Answer(text=said if text is None else text, error="cancelled", answered=halt.answered)
+    why = "" if halt.by is None else _name_stopper(halt.by)
+    return Answer(text=said if text is None else text, error="cancelled", reason=why, answered=halt.answered)
+
+
+def _stop_report(firing: Firing, by: Author) -> Answer:
+    return Answer(text=tell_stopped(firing, by), error="cancelled", reason=_name_stopper(by))
+
+
+def _name_stopper(by: Author) -> str:
+    return f"by {'the operator' if by == SETTINGS_OWNER else by.name or by.id}"
 
 
 def _look_at(messages: Sequence[Message]) -> tuple[list[Message], str]:

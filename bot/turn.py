@@ -10,7 +10,7 @@ import structlog
 
 from adapters.chat import Message, Stop, ThreadRef
 from bot.access import Caller, Rights
-from bot.jobs.job import SETTINGS_OWNER, Firing
+from bot.jobs.job import REPORT_THREAD, SETTINGS_OWNER, Firing
 from bot.messages import Heard, load_inbound
 from bot.storage.base import InboxItem
 
@@ -86,7 +86,7 @@ def take_turn(
     stops = [
         n
         for n, read in enumerate(reads)
-        if isinstance(read.inbound, Stop) and rights_of(Caller.of(thread, read.inbound.author)).speak
+        if isinstance(read.inbound, Stop) and rights_of(find_caller(thread, read.inbound)).speak
     ]
     if stops:
         return _build_turn(thread, reads[: stops[-1] + 1], stopped=True)
@@ -122,7 +122,7 @@ def _build_turn(thread: ThreadRef, reads: Sequence[Read], *, stopped: bool = Fal
     inbound = tuple(read.inbound for read in reads if read.inbound is not None)
     return Turn(
         thread=thread,
-        callers=tuple(dict.fromkeys(_find_caller(thread, i) for i in inbound)),
+        callers=tuple(dict.fromkeys(find_caller(thread, i) for i in inbound)),
         inbound=inbound,
         item_ids=tuple(read.item.id for read in reads),
         stopped=stopped,
@@ -130,9 +130,10 @@ def _build_turn(thread: ThreadRef, reads: Sequence[Read], *, stopped: bool = Fal
     )
 
 
-def _find_caller(thread: ThreadRef, heard: Heard) -> Caller:
-    operator = isinstance(heard, Firing) and heard.author == SETTINGS_OWNER
-    return replace(Caller.of(thread, heard.author), operator=operator)
+def find_caller(thread: ThreadRef, heard: Heard) -> Caller:
+    """Return who said something in a thread; the operator is nobody of the platform, and only jobs speak for them."""
+    own = isinstance(heard, Firing) or (isinstance(heard, Stop) and thread.thread.startswith(REPORT_THREAD))
+    return replace(Caller.of(thread, heard.author), operator=own and heard.author == SETTINGS_OWNER)
 
 
 def _read(item: InboxItem) -> Heard | None:

@@ -231,6 +231,14 @@ def jobs_run(
     _finish(run_job_now(name, config=config, as_json=as_json, verbose=verbose))
 
 
+@jobs_app.command("stop")
+def jobs_stop(name: JobName, config: Config = None, as_json: Json = False) -> None:
+    """Stop the report of a job that is being made, in whichever process; its channel is told, the job goes on."""
+    from bot.cli.jobs import run_jobs_stop
+
+    _finish(run_jobs_stop(name, config=config, as_json=as_json))
+
+
 @jobs_app.command("pause")
 def jobs_pause(
     name: JobName,

@@ -17,7 +17,7 @@ from bot.installations import open_installations
 from bot.jobs.building import build_configured, build_keeper
 from bot.jobs.calendar import Occurrence, parse_schedule
 from bot.jobs.draft import SHOWN_TIMES
-from bot.jobs.job import JobSpec
+from bot.jobs.job import SETTINGS_OWNER, JobSpec
 from bot.jobs.keeping import OPERATOR, BadJob, JobDraft, JobKeeper, read_spec
 from bot.jobs.telling import tell_outcome
 from bot.jobs.workspaces import find_workspace
@@ -125,6 +125,12 @@ async def run_jobs_pause(name: str, reason: str, *, config: Path | None, as_json
 async def run_jobs_resume(name: str, *, config: Path | None, as_json: bool) -> int:
     """``hermod jobs resume``."""
     return await _change(lambda keeper: keeper.resume(name, by=OPERATOR), "active again", config, as_json=as_json)
+
+
+async def run_jobs_stop(name: str, *, config: Path | None, as_json: bool) -> int:
+    """``hermod jobs stop``."""
+    said = "being stopped; its channel is told"
+    return await _change(lambda keeper: keeper.stop(name, author=SETTINGS_OWNER), said, config, as_json=as_json)
 
 
 async def run_jobs_delete(name: str, *, config: Path | None, as_json: bool) -> int:

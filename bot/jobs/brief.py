@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
+from adapters.chat import Author
 from agent_core.supervisor import Assignment
 from agent_core.workers import Worker
-from bot.jobs.job import Firing
+from bot.jobs.job import SETTINGS_OWNER, Firing
 from bot.jobs.templates import Part, Period, ReportTemplate, fill
 from reading.words import has_chinese
 
@@ -45,6 +46,8 @@ ENGLISH: Mapping[str, str] = {
     "open one.",
     "no_model": "no language model answered",
     "failed": "The report could not be made: {reason}. (run {run_id})",
+    "stopped": "The report {job} was stopped by {by}; nothing of it is posted. Its next time stays as it was.",
+    "operator": "the operator",
 }
 CHINESE: Mapping[str, str] = {
     "until": "至",
@@ -61,12 +64,20 @@ CHINESE: Mapping[str, str] = {
     "no_targets": "报告 {job} 没有生成：此频道没有开放任何目标；请联系 Hermod 的管理员。",
     "no_model": "没有语言模型作答",
     "failed": "报告没有生成：{reason}。（run {run_id}）",
+    "stopped": "报告 {job} 已被{by}停止，不会发布任何内容；下次时间不变。",
+    "operator": "管理员",
 }
 
 
 def choose_words(task: str) -> Mapping[str, str]:
     """Return what is said about reports, in the language of a task."""
     return CHINESE if has_chinese(task) else ENGLISH
+
+
+def tell_stopped(firing: Firing, by: Author) -> str:
+    """Say in a report's channel who stopped it."""
+    words = choose_words(firing.spec.task)
+    return words["stopped"].format(job=firing.job, by=words["operator"] if by == SETTINGS_OWNER else by.name or by.id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

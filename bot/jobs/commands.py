@@ -11,7 +11,7 @@ from bot.commands import JOBS, REPORT, Invocation, OwnCommand
 from bot.jobs.desk import Asking, JobDesk
 from bot.jobs.keeping import BadJob
 from bot.jobs.proposals import Decision, read_decision
-from bot.jobs.telling import tell_deletion, tell_instant, tell_job, tell_list, tell_proposal
+from bot.jobs.telling import tell_deletion, tell_instant, tell_job, tell_list, tell_proposal, tell_stopping
 from bot.jobs.wishes import JobWish
 
 NO_CHANNEL = "A report is posted to a channel, and here is none; use `hermod jobs` at the command line, or ask in chat"
@@ -24,7 +24,7 @@ _Answer = Callable[[JobDesk, Asking, str], Awaitable[str]]
 
 
 def build_job_commands(desk: JobDesk) -> tuple[OwnCommand, OwnCommand]:
-    """Build ``jobs`` (list, show, pause, resume, run, delete, edit, add, confirm, cancel) and ``report NAME``.
+    """Build ``jobs`` (list, show, pause, resume, run, stop, delete, edit, add, confirm, cancel) and ``report NAME``.
 
     As a mention ``report`` stays a question: its next word could be anything.
     """
@@ -103,6 +103,10 @@ async def _run(desk: JobDesk, asking: Asking, rest: str) -> str:
     return f"A report of `{firing.job}` is being made; it is posted {where}."
 
 
+async def _stop(desk: JobDesk, asking: Asking, rest: str) -> str:
+    return tell_stopping(await desk.stop(asking, _name(rest)), desk.slash_of(asking))
+
+
 async def _delete(desk: JobDesk, asking: Asking, rest: str) -> str:
     return tell_deletion(await desk.propose_delete(asking, _name(rest)), desk.slash_of(asking))
 
@@ -138,6 +142,7 @@ _VERBS: Mapping[str, _Answer] = {
     "pause": _pause,
     "resume": _resume,
     "run": _run,
+    "stop": _stop,
     "add": _add,
     "edit": _edit,
     "delete": _delete,

@@ -1,7 +1,8 @@
 """What people may do to jobs from a chat, whichever way they ask: by words, by tools, by commands.
 
 A new job, an edit and a deletion are proposals first: they are checked, shown, and done when the same person confirms
-them in the same place. Pausing, resuming and running now are done at once; anybody of the job's channel may do so.
+them in the same place. Pausing, resuming, running now and stopping a report are done at once; anybody of the job's
+channel may do so.
 """
 
 from __future__ import annotations
@@ -144,6 +145,11 @@ class JobDesk:
             if run.state in ("waiting", "running"):
                 raise BadJob(f"a report of {row.name} is being made already, since {run.fired_at:%H:%M} UTC")
         return await self._keeper.run_now(row.name, author=asking.author, asked_in=asking.thread.key, by=asking.asker)
+
+    async def stop(self, asking: Asking, name: str) -> JobRow:
+        """End the report of a job that is being made, whoever asked for it; the job's next times stay."""
+        row = await self._find_to_change(asking, name)
+        return await self._keeper.stop(row.name, author=asking.author, by=asking.asker, thread_key=asking.thread.key)
 
     # -- proposals -----------------------------------------------------------------------------------
 
@@ -360,5 +366,5 @@ def _check_chat(row: JobRow) -> None:
     if row.origin == "settings":
         raise BadJob(
             f"the job {row.name} is one of the settings; the operator changes it in [reports.{row.name}] of "
-            "hermod.toml. Here it can be paused, resumed and run"
+            "hermod.toml. Here it can be paused, resumed, run and stopped"
         )

@@ -13,7 +13,7 @@ from datetime import datetime
 
 import structlog
 
-from adapters.chat import Author, ChatAdapter, ThreadRef
+from adapters.chat import Author, ChatAdapter, Stop, ThreadRef
 from agent_core.context import Clock
 from bot.audit import AuditLog
 from bot.jobs.calendar import Occurrence
@@ -48,6 +48,12 @@ log = structlog.get_logger("hermod.jobs")
 
 RUN_NOW = "now-"
 """Begins the ``run_key`` of a time that a person asked for."""
+
+MOST_STOPPED = 100
+"""Of a job's newest times, those that ``stop`` looks at."""
+
+MOST_STOPS = 1000
+"""That wait for a report that nobody makes at the moment."""
 
 _TRIES = 20
 
@@ -276,6 +282,41 @@ class JobKeeper:
                 self._wake()
                 return firing
         raise BadJob(f"the job {name!r} is being changed by others all the time; try again")
+
+    async def stop(self, name: str, *, author: Author, by: Asker = OPERATOR, thread_key: str = "") -> JobRow:
+        """End the reports of a job that wait or are being made, in whichever process; its next times stay.
+
+        Whoever makes a report hears of it within a second, posts who stopped it, and nothing else. One that is written
+        already is posted all the same.
+
+        Args:
+            name: of the job.
+            author: who stops it; may have to speak in the job's channel.
+            by: for the audit chain.
+            thread_key: where it was asked for; empty: nowhere.
+
+        Raises:
+            BadJob: there is no such job, or no report of it is being made.
+            StoreError: the storage cannot be used.
+        """
+        row, now = await self.find(name), self._clock.now()
+        runs = await self._store.list_job_runs(row.job_id, limit=MOST_STOPPED)
+        under_way = [ThreadRef.parse_key(run.thread_key) for run in runs if run.state in ("waiting", "running")]
+        if not under_way:
+            raise BadJob(f"no report of {row.name!r} is being made now; pausing the job keeps the next ones away")
+        await self._record("job.stopped", row, by, thread_key)
+        for thread in under_way:
+            stop = Stop(thread=thread, id=f"stop-{secrets.token_hex(6)}", author=author, sent_at=now)
+            item = NewInboxItem(
+                event_key=event_key(stop),
+                thread_key=thread.key,
+                kind=kind_of(stop),
+                payload=dump_inbound(stop),
+                received_at=now,
+            )
+            await self._store.accept(item, queue_limit=MOST_STOPS)
+        self._wake()
+        return row
 
     async def _update(
         self,

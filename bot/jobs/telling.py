@@ -64,6 +64,14 @@ def tell_deletion(row: JobRow, command: str) -> str:
     return f"The job `{row.name}` ({tell_when(row)}) is to be deleted. {tell_wait(command)}"
 
 
+def tell_stopping(row: JobRow, command: str) -> str:
+    """Say that a report is told to end."""
+    return (
+        f"The report of `{row.name}` is being stopped; its channel is told when it has ended. The job goes on: "
+        f"`{command} pause {row.name}` would pause it."
+    )
+
+
 def tell_made(row: JobRow, checked: CheckedJob, command: str) -> str:
     """Say that a job was made."""
     return (
@@ -141,7 +149,7 @@ def tell_list(jobs: Sequence[ListedJob], *, place: str, command: str) -> str:
             f"- `{row.name}`: {tell_when(row)}{elsewhere}, {tell_state(row)}{coming}; owner {_owner(row)}; {last}"
         )
     return "\n".join(
-        [*lines, "", f"`{command} show NAME` tells more; `pause`, `resume`, `run`, `edit`, `delete` work too."]
+        [*lines, "", f"`{command} show NAME` tells more; `pause`, `resume`, `run`, `stop`, `edit`, `delete` work too."]
     )
 
 

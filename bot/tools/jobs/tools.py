@@ -31,6 +31,7 @@ from bot.jobs.telling import (
     tell_last,
     tell_policies,
     tell_state,
+    tell_stopping,
     tell_wait,
 )
 from bot.jobs.wishes import JobWish
@@ -44,7 +45,7 @@ with the next times, and tell them to write `confirm`. Never say that it is sche
 LIST_DESCRIPTION = "List the scheduled jobs (reports) of this channel: when, next time, state, owner."
 
 CHANGE_DESCRIPTION = """\
-Pause, resume, run (now), edit or delete a scheduled job. Edit and delete wait for the person's `confirm` too."""
+Pause, resume, run, edit, delete a scheduled job, or stop its running report. Edit, delete wait for `confirm`."""
 
 _MENTION = r"\s*(?:<@[^>]*>\s*)?"
 _QUESTION = re.compile(
@@ -101,12 +102,12 @@ class ChangeArguments(BaseModel):
 
     name: str
     action: Annotated[
-        Literal["pause", "resume", "run", "delete", "edit"],
+        Literal["pause", "resume", "run", "stop", "delete", "edit"],
         BeforeValidator(_read_alias),
         # further words that mean them, for a reader that only finds words
         Field(
             json_schema_extra={
-                "enum": ["pause", "resume", "run", "delete", "edit", "暂停", "恢复", "运行", "删除", "remove"]
+                "enum": ["pause", "resume", "run", "stop", "delete", "edit", "暂停", "恢复", "运行", "删除", "remove"]
             }
         ),
     ]
@@ -247,7 +248,7 @@ def _read_asking(ctx: RunContext) -> tuple[Asking, str]:
 
 async def _change(desk: JobDesk, asking: Asking, arguments: ChangeArguments, said: str) -> Done | ProposedJob:
     name, command = arguments.name, desk.slash_of(asking)
-    if _only_asks(said) or (arguments.action == "run" and _FORBIDS.match(said)):
+    if _only_asks(said) or (arguments.action in ("run", "stop") and _FORBIDS.match(said)):
         raise BadJob(
             f"that is no order to {arguments.action} the job, so nothing was done. `{command} show {name}` tells its "
             f"times and state; `{command} {arguments.action} {name}` has it done"
@@ -262,6 +263,8 @@ async def _change(desk: JobDesk, asking: Asking, arguments: ChangeArguments, sai
             firing = await desk.run_now(asking, name)
             where = f"{firing.thread.platform}:{firing.thread.workspace}/{firing.thread.channel}"
             return Done(result=f"A report of {firing.job} is being made; it is posted in {where}.")
+        case "stop":
+            return Done(result=tell_stopping(await desk.stop(asking, name), command))
         case "delete":
             row = await desk.propose_delete(asking, name)
             return Done(result=f"The job {row.name} is not deleted yet. {tell_wait(command)}")
@@ -356,6 +359,7 @@ _CHANGE_EXAMPLES = tuple(
         ("delete the job daily", "daily", "delete"),
         ("remove the scheduled job weekly", "weekly", "delete"),
         ("stop the job daily", "daily", "pause"),
+        ("stop the report of daily that is being made", "daily", "stop"),
         ("暂停任务 daily", "daily", "pause"),
         ("恢复任务 daily", "daily", "resume"),
         ("立即运行任务 weekly", "weekly", "run"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
-from adapters.chat import Attachment, Author, Delivery, InDoubt, Rejected, Reply, RetryLater, ThreadRef
+from adapters.chat import Attachment, Author, Delivery, InDoubt, Rejected, Reply, RetryLater, Stop, ThreadRef
 from agent_core.context import RunContext
 from agent_core.llm.scripted import ScriptedProvider, say
 from agent_core.llm.types import ModelMessage
@@ -55,13 +56,13 @@ def fire(author: Author = ALICE) -> Firing:
     return build_firing("memory:W1/C1", author=author, job_id="j1", job="daily", spec=SPEC, occurrence=NINE)
 
 
-async def put(store: Store, firing: Firing) -> None:
+async def put(store: Store, heard: Firing | Stop) -> None:
     item = NewInboxItem(
-        event_key=event_key(firing),
-        thread_key=firing.thread.key,
-        kind=kind_of(firing),
-        payload=dump_inbound(firing),
-        received_at=firing.sent_at,
+        event_key=event_key(heard),
+        thread_key=heard.thread.key,
+        kind=kind_of(heard),
+        payload=dump_inbound(heard),
+        received_at=heard.sent_at,
     )
     await store.accept(item, queue_limit=50)
 
@@ -161,3 +162,110 @@ async def test_a_person_who_may_not_speak_any_more_has_no_reports(store: Store) 
     await made.dispatcher.work_all()
     assert made.texts == ["daily is paused", "daily is paused"]
     assert reports.asked == []
+
+
+# -- stopping one --------------------------------------------------------------------------------------
+
+
+class HangingReports(WrittenReports):
+    """Reports that are never ready; ``begun`` once one is being made, ``ended`` once it was told to end."""
+
+    def __init__(self) -> None:
+        super().__init__(Answer(text="3 slow queries", sequel=BODY))
+        self.begun, self.ended = asyncio.Event(), asyncio.Event()
+
+    async def run(self, ctx: RunContext, firing: Firing) -> Answer:
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ended.set()
+        raise AssertionError("nothing lets it go on")
+
+
+async def say_stop(store: Store, author: Author, *, number: int = 1) -> None:
+    """Stop the report, as the jobs' keeper does in whichever process."""
+    stop = Stop(thread=fire().thread, id=f"stop-{number}", author=author, sent_at=datetime.now(UTC))
+    await put(store, stop)
+
+
+BOB = Author(id="U2", name="bob")
+GUEST = Author(id="U9", name="guest", guest=True)
+STOPPED_BY_BOB = "The report daily was stopped by bob; nothing of it is posted. Its next time stays as it was."
+
+
+async def test_a_report_that_is_stopped_says_by_whom_and_posts_nothing_else(store: Store) -> None:
+    reports = HangingReports()
+    made, _ = place(reports, store)
+    await put(store, fire())
+    async with made.running():
+        await reports.begun.wait()
+        await say_stop(store, BOB)
+        await made.chat.wait_for_posts(1)
+        assert reports.ended.is_set()
+    (post,) = made.chat.posts
+    assert (post.text, post.thread) == (STOPPED_BY_BOB, fire().thread)
+    (run,) = await store.list_runs()
+    assert (run.state, run.error, run.reason) == ("error", "cancelled", "by bob")
+    assert await store.load_sequel(run.run_id) is None
+    assert await store.load_open(fire().thread.key) == ()
+
+
+async def test_a_report_is_stopped_in_the_language_of_its_task(store: Store) -> None:
+    made, _ = place(HangingReports(), store)
+    await put(store, replace(fire(), spec=replace(SPEC, task="昨天以来什么变慢了？")))
+    await say_stop(store, BOB)
+    await made.dispatcher.work_all()
+    assert made.texts == ["报告 daily 已被bob停止，不会发布任何内容；下次时间不变。"]
+
+
+async def test_a_report_that_waits_is_stopped_before_it_is_begun(store: Store) -> None:
+    reports = HangingReports()
+    made, _ = place(reports, store)
+    await put(store, fire())
+    await say_stop(store, BOB)
+    await say_stop(store, ALICE, number=2)
+    await made.dispatcher.work_all()
+    assert made.texts == [STOPPED_BY_BOB.replace("bob", "alice")]
+    assert not reports.begun.is_set()
+    assert [run.error for run in await store.list_runs()] == ["cancelled"]
+
+
+async def test_a_report_whose_process_died_is_stopped_when_it_is_taken_up_again(store: Store) -> None:
+    reports = HangingReports()
+    dead, _ = place(reports, store)
+    await put(store, fire())
+    task = asyncio.create_task(dead.dispatcher.run())
+    await reports.begun.wait()
+    task.cancel()
+    await dead.dispatcher.drain(0)
+    await say_stop(store, BOB)
+    next_one, _ = place(HangingReports(), store)
+    await next_one.dispatcher.work_all()
+    assert next_one.texts == [STOPPED_BY_BOB]
+
+
+async def test_a_stop_that_comes_when_the_report_is_over_is_no_answer_in_its_channel(store: Store) -> None:
+    made, _ = place(WrittenReports(Answer(text="3 slow queries")), store)
+    await put(store, fire())
+    await made.dispatcher.work_all()
+    await say_stop(store, BOB)
+    await say_stop(store, ALICE, number=2)
+    await made.dispatcher.work_all()
+    assert made.texts == ["3 slow queries"]
+    assert await store.load_open(fire().thread.key) == ()
+
+
+async def test_the_operator_stops_a_report_where_only_some_people_may_speak(store: Store) -> None:
+    reports = HangingReports()
+    made, _ = place(reports, store, policy=AccessPolicy(users=("U1",)))
+    await put(store, fire())
+    async with made.running():
+        await reports.begun.wait()
+        await say_stop(store, BOB)  # may not speak here
+        await say_stop(store, GUEST, number=2)
+        await say_stop(store, replace(SETTINGS_OWNER, name="not the operator"), number=3)
+        await say_stop(store, SETTINGS_OWNER, number=4)
+        await made.chat.wait_for_posts(1)
+    assert made.texts == [STOPPED_BY_BOB.replace("bob", "the operator")]
+    assert [run.reason for run in await store.list_runs()] == ["by the operator"]

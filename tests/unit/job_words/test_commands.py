@@ -108,6 +108,20 @@ async def test_show_tells_all_of_one_job(office: Office) -> None:
         assert told in text
 
 
+@pytest.mark.parametrize("mention", ["", "1.0"])
+async def test_the_command_stops_a_report(office: Office, mention: str) -> None:
+    row = await office.make()
+    refused = await office.command("stop daily", mention=mention)
+    assert "No report of 'daily' is being made now" in refused.text
+    await office.command("run daily")
+    told = await office.command("stop daily", author=BOB, mention=mention)
+    assert f"`{'' if mention else '/'}jobs pause daily`" in told.text
+    (run,) = await office.store.list_job_runs(row.job_id)
+    assert [item.kind for item in await office.store.load_open(run.thread_key)] == ["firing", "stop"]
+    await office.end_report(error="cancelled", reason="by bob")
+    assert "(stopped: by bob)" in (await office.command("", mention=mention)).text
+
+
 async def test_a_report_that_failed_is_listed_as_failed_with_its_reason(office: Office) -> None:
     await office.make()
     await office.command("run daily")

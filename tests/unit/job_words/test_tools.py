@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from adapters.chat import Author, ThreadRef
+from adapters.chat import Author, Stop, ThreadRef
 from adapters.places import ChannelLook
 from agent_core.llm.tokens import load_counter
 from bot.access import AccessPolicy
 from bot.jobs.calendar import Occurrence
 from bot.jobs.desk import EXPIRED
 from bot.jobs.job import JobSpec, build_firing, load_spec
+from bot.messages import load_inbound
 from bot.storage.jobs import JobState
 from reading.layout import render_result
 from tests.unit.job_words.office import ALICE, BOB, START, Office, open_office
@@ -298,6 +299,8 @@ async def test_pausing_and_resuming_are_done_at_once_by_anybody_of_the_channel(o
         ("why is the job daily paused?", "pause"),
         ("should I delete the job daily?", "delete"),
         ("don't run the job daily", "run"),
+        ("don't stop the report daily", "stop"),
+        ("was the report daily stopped?", "stop"),
         ("任务 daily 下次什么时候运行？", "run"),
         ("任务 daily 暂停了吗？", "pause"),
         ("不要运行任务 daily", "run"),
@@ -349,6 +352,34 @@ async def test_running_now_is_for_the_one_who_asks_and_once_at_a_time(office: Of
     again = await office.call("change_job", {"name": "daily", "action": "run"})
     assert "is being made already, since 12:00 UTC" in again.content
     assert len(await office.store.list_job_runs((await office.job("daily")).job_id)) == 1
+
+
+async def test_a_report_that_is_being_made_is_stopped_by_anybody_of_the_channel(office: Office) -> None:
+    row = await office.make()
+    nothing = await office.call("change_job", {"name": "daily", "action": "stop"}, author=BOB)
+    assert "no report of 'daily' is being made now" in nothing.content
+    await office.call("change_job", {"name": "daily", "action": "run"})
+    (run,) = await office.store.list_job_runs(row.job_id)
+    told = await office.call("change_job", {"name": "daily", "action": "stop"}, author=BOB)
+    assert "The report of `daily` is being stopped; its channel is told" in told.content
+    _, item = await office.store.load_open(run.thread_key)
+    stop = load_inbound(item.kind, item.payload)
+    assert isinstance(stop, Stop)
+    assert (stop.thread.key, stop.author) == (run.thread_key, BOB)
+    assert office.waked == 2
+    assert await office.job("daily") == row, "its next time and its state stay"
+    assert office.audited()[-1] == ("job.stopped", "slack:T1/U2", "daily")
+
+
+async def test_a_guest_and_people_of_other_channels_stop_no_report(office: Office) -> None:
+    row = await office.make()
+    await office.call("change_job", {"name": "daily", "action": "run"})
+    guest = Author(id="U9", name="guest", guest=True)
+    for author, channel in ((guest, "C1"), (BOB, "C2")):
+        arguments = {"name": "daily", "action": "stop"}
+        assert not (await office.call("change_job", arguments, author=author, channel=channel)).ok
+    (run,) = await office.store.list_job_runs(row.job_id)
+    assert len(await office.store.load_open(run.thread_key)) == 1
 
 
 async def test_an_edit_waits_and_makes_the_editor_the_owner(office: Office) -> None:
