@@ -19,7 +19,7 @@ from bot.tools.python_sandbox.runner_limits import NotStarted
 from bot.tools.python_sandbox.runner_server import RunnerServer
 from bot.tools.python_sandbox.types import KiB, RunStatus, SandboxLimits, SandboxRun, SandboxUnavailable
 from tests.sandbox.runners import CEILINGS, TOKEN, build_program, open_runner
-from tests.sandbox.sandboxes import NAME_ITSELF, OpenSandbox, Sandbox, find_named, until
+from tests.sandbox.sandboxes import NAME_ITSELF, UNTIL_TOLD, OpenSandbox, Sandbox, find_named, tell, until
 
 # -- files -----------------------------------------------------------------------------------------
 
@@ -210,6 +210,7 @@ async def test_a_runner_without_room_says_when_to_come_again(open_sandbox: OpenS
         work.cancel()
         await asyncio.wait({work})
         await until(lambda: not find_named(name), "the program is gone")
+        await until(lambda: not runner.server._taken, "its place is free")
         assert (await runner.run("print(1)")).stdout == "1\n"
 
 
@@ -443,11 +444,12 @@ async def test_a_runner_that_ends_lets_programs_finish_and_takes_no_more(
     name = f"drain{os.getpid()}"
     backend = (await open_sandbox("landlock")).backend
     async with open_runner(backend, tmp_path) as runner:
-        work = asyncio.create_task(runner.run(NAME_ITSELF.format(name=name) + "import time; time.sleep(1); print(1)"))
+        work = asyncio.create_task(runner.run(UNTIL_TOLD.format(name=name) + "print(1)"))
         await until(lambda: find_named(name), "the program runs")
         draining = asyncio.create_task(runner.server.drain())
         await until(lambda: not runner.server.well, "it drains")
         with pytest.raises(SandboxUnavailable, match="cannot be reached"):
             await runner.run("print(2)")
+        tell(name)
         assert (await work).stdout == "1\n"
         await draining

@@ -41,7 +41,7 @@ async def runner(open_sandbox: OpenSandbox, kind: str, tmp_path: Path) -> AsyncI
     """A runner with short waits, which has to be as it was in the end."""
     (tmp_path / "canary").write_text("untouched")
     backend = (await open_sandbox(kind)).backend
-    waits: dict[str, Any] = {"head_s": 0.5, "idle_s": 0.5, "body_s": 2.0, "answer_s": 5.0}
+    waits: dict[str, Any] = {"head_s": 2.0, "idle_s": 2.0, "body_s": 4.0, "answer_s": 10.0}
     async with open_runner(backend, tmp_path, request_bytes=REQUEST_BYTES, connections=40, **waits) as opened:
         yield opened
         await until(lambda: not opened.server._taken, "no request is left")

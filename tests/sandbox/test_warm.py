@@ -19,11 +19,13 @@ from bot.tools.python_sandbox.warm import Zygote
 from tests.sandbox.sandboxes import (
     NAME_ITSELF,
     SOON_S,
+    UNTIL_TOLD,
     OpenSandbox,
     Sandbox,
     find_descendants,
     find_named,
     is_alive,
+    tell,
     until,
 )
 
@@ -163,11 +165,12 @@ async def test_a_replaced_zygote_lives_until_its_last_run_has_ended(open_sandbox
     sandbox = await open_sandbox("landlock", runs_per_zygote=1_000, places=4)
     zygote = await find_zygote(sandbox)
     name = f"last{os.getpid()}"
-    long = asyncio.create_task(sandbox.run(NAME_ITSELF.format(name=name) + "import time; time.sleep(1); print('end')"))
+    long = asyncio.create_task(sandbox.run(UNTIL_TOLD.format(name=name) + "print('end')"))
     await until(lambda: find_named(name), "the long run is there")
     # However many runs there are in between, the long one is not disturbed.
     short = await open_sandbox("landlock", runs_per_zygote=2)
     assert [(await short.run("print(1)")).status for _ in range(5)] == [RunStatus.OK] * 5
+    tell(name)
     assert (await long).stdout == "end\n"
     assert is_alive(zygote)
 
@@ -193,7 +196,7 @@ async def test_a_zygote_that_died_between_runs_is_replaced_unnoticed(sandbox: Sa
 
 
 async def test_a_zygote_that_hangs_is_replaced(open_sandbox: OpenSandbox, kind: str) -> None:
-    sandbox = await open_sandbox(kind, reply_timeout_s=1.0)
+    sandbox = await open_sandbox(kind, reply_timeout_s=3.0)
     zygote = await find_zygote(sandbox)
     os.kill(zygote, signal.SIGSTOP)
     assert (await sandbox.run("print(1)")).stdout == "1\n"
@@ -201,10 +204,10 @@ async def test_a_zygote_that_hangs_is_replaced(open_sandbox: OpenSandbox, kind: 
 
 
 async def test_a_zygote_that_hangs_during_a_run_is_told(open_sandbox: OpenSandbox, kind: str) -> None:
-    sandbox = await open_sandbox(kind, reply_timeout_s=1.0)
+    sandbox = await open_sandbox(kind, reply_timeout_s=3.0)
     zygote = await find_zygote(sandbox)
     name = f"hang{os.getpid()}"
-    run = asyncio.create_task(sandbox.run(NAME_ITSELF.format(name=name) + FOREVER, wall_s=1.0))
+    run = asyncio.create_task(sandbox.run(NAME_ITSELF.format(name=name) + FOREVER, wall_s=5.0))
     await until(lambda: find_named(name), "the run is there")
     os.kill(zygote, signal.SIGSTOP)
     assert (await run).status in {RunStatus.TIMEOUT, RunStatus.CRASHED}
@@ -319,7 +322,7 @@ def test_the_messages_are_small_enough_for_one_packet() -> None:
 async def test_a_zygote_that_hangs_when_it_is_asked_for_a_run_is_told_and_the_next_one_works(
     open_sandbox: OpenSandbox, kind: str
 ) -> None:
-    sandbox = await open_sandbox(kind, reply_timeout_s=1.0, places=2)
+    sandbox = await open_sandbox(kind, reply_timeout_s=3.0, places=2)
     zygote = await find_zygote(sandbox)
     # It answers that it is well, and is stopped before or after it has forked: whichever, nothing is left of the run.
     runs = [asyncio.create_task(sandbox.run(f"print({n})")) for n in range(20)]
