@@ -118,11 +118,11 @@ async def test_links_in_a_folder_are_not_followed_when_it_is_sent(sandbox: Sandb
 
 
 async def test_the_smaller_one_of_each_limit_holds(sandbox: Sandbox, tmp_path: Path) -> None:
-    ceilings = SandboxLimits(wall_s=1.0, cpu_s=20.0, output_bytes=2000)
+    ceilings = SandboxLimits(wall_s=3.0, cpu_s=20.0, output_bytes=2000)
     async with open_runner(sandbox.backend, tmp_path, ceilings=ceilings) as runner:
         slow = await runner.run("import time; time.sleep(50)", wall_s=40.0)
         assert slow.status is RunStatus.TIMEOUT
-        assert "1 s" in slow.detail
+        assert "3 s" in slow.detail
         loud = await runner.run("print('x' * 5000)", output_bytes=1000)
         assert (len(loud.stdout), loud.stdout_cut) == (1000, True)
         loud = await runner.run("print('x' * 5000)", output_bytes=4000)
