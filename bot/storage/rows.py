@@ -27,16 +27,16 @@ from bot.storage.jobs import JobRow, JobRunRow, JobState
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+# The headline that was refused, where there is one: it is the only post of its thread. Looked up for each row: joined,
+# Postgres reads all posts there are.
+_REFUSED = "FROM outbox o WHERE o.thread_key = r.thread_key AND o.run_id = i.run_id AND o.state = 'failed'"
 JOB_RUNS = (
-    "SELECT r.schedule_id, r.run_key, r.fired_at, r.thread_key, i.run_id,"
-    " coalesce(n.error, '') AS error, coalesce(nullif(n.reason, ''), p.reason, '') AS reason,"
+    "SELECT r.schedule_id, r.run_key, r.fired_at, r.thread_key, i.run_id, coalesce(n.error, '') AS error,"
+    f" coalesce(nullif(n.reason, ''), (SELECT o.reason {_REFUSED} ORDER BY o.id LIMIT 1), '') AS reason,"
     " CASE WHEN r.inbox_id IS NULL THEN 'skipped' WHEN i.state = 'open' THEN 'waiting' WHEN i.state = 'taken' THEN"
-    " 'running' WHEN n.error = 'cancelled' THEN 'stopped' WHEN n.error <> '' OR p.id IS NOT NULL THEN 'failed'"
-    " ELSE 'done' END AS state"
+    " 'running' WHEN n.error = 'cancelled' THEN 'stopped'"
+    f" WHEN n.error <> '' OR (SELECT min(o.id) {_REFUSED}) IS NOT NULL THEN 'failed' ELSE 'done' END AS state"
     " FROM schedule_run r LEFT JOIN inbox i ON i.id = r.inbox_id LEFT JOIN run n ON n.run_id = i.run_id"
-    # the headline that was refused, where there is one: it is the only post of its thread
-    " LEFT JOIN outbox p ON p.id = (SELECT min(o.id) FROM outbox o WHERE o.thread_key = r.thread_key"
-    " AND o.run_id = i.run_id AND o.state = 'failed')"
 )
 """Selects what became of times of jobs, for ``parse_job_run``; conditions on ``r`` may follow."""
 
