@@ -75,6 +75,8 @@ def register(registry):
 SETTINGS = """
 [collector]
 enabled = false
+[limits]
+tool_timeout_s = 120
 [targets.shop]
 url = "{target}"
 [workers.weigher]
