@@ -158,7 +158,7 @@ async def test_a_second_process_hits_the_entry_of_the_first(redis_url: str) -> N
         "    await cache.aclose()\n"
         "asyncio.run(main())\n"
     )
-    await asyncio.to_thread(subprocess.run, [sys.executable, "-c", program, redis_url], check=True, timeout=30)
+    await asyncio.to_thread(subprocess.run, [sys.executable, "-c", program, redis_url], check=True, timeout=100)
     cache = AnswerCache(exact=RedisExact(redis_url), wait_s=10.0)
     hit = await cache.find(WHY)
     await cache.aclose()
