@@ -41,7 +41,7 @@ async def test_a_command_announces_its_answer_itself(server: DiscordServer) -> N
 async def test_b057_a_refusal_for_a_while_ends_and_one_for_good_stops_the_typing(server: DiscordServer) -> None:
     root = await server.mention("hello")
     thread = place(server, root)
-    server.inject(r"POST .*/typing$", http=429, retry_after=1.0)
+    server.inject(r"POST .*/typing$", http=429, retry_after=3.0)  # longer than this process may stand still itself
     async with open_desk(server) as desk:
         for _ in range(5):
             await desk.outbound.set_status(thread, "is thinking")
