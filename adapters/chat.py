@@ -398,15 +398,27 @@ class ChatAdapter(Protocol):
         ...
 
     async def start(self, accept: Accept) -> None:
-        """Connect, and hand everything that comes in to ``accept`` until ``stop``.
+        """Connect, and hand everything that comes in to ``accept`` until ``wind_down`` or ``stop``.
 
         Raises:
             AdapterNotConfigured: a token is missing or refused.
         """
         ...
 
+    async def wind_down(self) -> None:
+        """Leave what comes from now on to the next process; what goes out (posts, drafts) goes on until ``stop``.
+
+        Where the platform delivers again what is not acknowledged, or tells whoever said it that it did not arrive,
+        nothing more is taken; what was taken is stored first. Where it does neither, what comes is still stored until
+        ``stop``, and the next process answers it. Safe to call twice, before ``start`` and after ``stop``.
+        """
+        ...
+
     async def stop(self) -> None:
-        """Stop receiving first, then close every connection. Safe to call twice."""
+        """Stop receiving, let what was received be stored, then close every connection. Safe to call twice.
+
+        Drafts that are being written are left as they are: whoever wants to finish them calls ``wind_down`` first.
+        """
         ...
 
     async def post(self, reply: Reply) -> Delivery:
@@ -451,6 +463,9 @@ class ChatAdapter(Protocol):
 
 class PlainPlatform:
     """What an adapter is without drafts, history, files and reactions; adapters override what they can."""
+
+    async def wind_down(self) -> None:
+        """Nothing is delivered again: what comes is handed over until ``stop``."""
 
     def open_draft(self, thread: ThreadRef, *, asker: Author | None) -> Draft | None:
         """There are no drafts."""

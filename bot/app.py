@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import structlog
@@ -285,12 +285,15 @@ class App:
             self._dispatching.result()
 
     async def stop(self, drain_s: float) -> None:
-        """Stop receiving, let the work under way finish for ``drain_s`` seconds, then end."""
-        await self._disconnect()
+        """Leave what comes to the next process, let the work under way finish for ``drain_s`` seconds, then end.
+
+        Until that work is over every platform keeps the connections by which its answers go out.
+        """
+        await self._tell_adapters("adapter_not_wound_down", lambda adapter: adapter.wind_down())
         await self.jobs.stop()
         await self.collector.stop()
         await self.dispatcher.drain(drain_s)
-        await self._disconnect()  # the last replies may have opened connections again
+        await self._tell_adapters("adapter_not_stopped", lambda adapter: adapter.stop())
         for task in (self._counter, *self._sandbox):
             task.cancel()
         for part in (self._cache, self._embedder):
@@ -301,12 +304,12 @@ class App:
         if self._export is not None:
             await self._export.aclose()  # last: the runs that were cancelled have ended their spans only now
 
-    async def _disconnect(self) -> None:
-        """Stop every adapter; one that fails keeps nothing else from stopping."""
-        ends = await asyncio.gather(*(a.stop() for a in self.adapters.values()), return_exceptions=True)
+    async def _tell_adapters(self, failed: str, tell: Callable[[ChatAdapter], Awaitable[None]]) -> None:
+        """Tell every adapter at once; one that fails is an event of the log, and keeps nothing else from ending."""
+        ends = await asyncio.gather(*(tell(adapter) for adapter in self.adapters.values()), return_exceptions=True)
         for name, end in zip(self.adapters, ends, strict=True):
             if isinstance(end, Exception):
-                log.error("adapter_not_stopped", platform=name, error=repr(end))
+                log.error(failed, platform=name, error=repr(end))
 
     def metrics(self) -> Iterator[Metric]:
         """The process's own counters."""

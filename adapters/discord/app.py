@@ -197,6 +197,12 @@ class DiscordAdapter:
             )
         await self._connection.start(accept)
 
+    async def wind_down(self) -> None:
+        """Go on receiving and storing until ``stop``, since Discord delivers nothing twice.
+
+        A command that is given meanwhile is announced as any other one; the next process answers it.
+        """
+
     async def stop(self) -> None:
         """Stop receiving, let what was received be stored, close everything. Safe to call twice."""
         await self._connection.stop()

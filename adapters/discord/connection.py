@@ -141,8 +141,7 @@ class DiscordConnection:
                 raise error
 
     async def stop(self) -> None:
-        """Take nothing more, end every connection, and let what was taken be stored. Safe to call twice."""
-        self._intake.close()
+        """End every connection, take nothing more, and let what was taken be stored. Safe to call twice."""
         tasks: set[asyncio.Task[None]] = set(self._tasks)
         coming_up, self._coming_up = self._coming_up, None
         if coming_up is not None:
@@ -154,6 +153,7 @@ class DiscordConnection:
         gateway, self._gateway = self._gateway, None
         if gateway is not None:
             await gateway.close()
+        self._intake.close()  # not before: what still came is delivered once only
         await self._intake.drain(DRAIN_S)
 
     async def _come_up(self, accept: Accept) -> None:

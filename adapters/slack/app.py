@@ -255,8 +255,12 @@ class SlackAdapter:
             if self._sockets is None:
                 self._coming_up = asyncio.create_task(self._keep_trying(accept), name="slack-coming-up")
 
-    async def stop(self) -> None:
-        """Stop receiving, let what was received be acknowledged, close everything. Safe to call twice."""
+    async def wind_down(self) -> None:
+        """Take nothing more, and close the websockets once what was taken is acknowledged; calls go on until ``stop``.
+
+        Slack delivers an event that was not acknowledged again, to another process or a later one, and tells whoever
+        gave a command or pressed a button that it did not work.
+        """
         self._intake.close()
         if self._coming_up is not None:
             self._coming_up.cancel()
@@ -266,6 +270,10 @@ class SlackAdapter:
             sockets, self._sockets = self._sockets, None
             await sockets.close()
         await self._intake.drain(3.0)
+
+    async def stop(self) -> None:
+        """Stop receiving, let what was received be acknowledged, close everything. Safe to call twice."""
+        await self.wind_down()
         await self._workspaces.close()
         await self._client.close()
 

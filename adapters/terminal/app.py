@@ -112,12 +112,16 @@ class TerminalAdapter(PlainPlatform):
 
     @property
     def connected(self) -> bool:
-        """True between ``start`` and ``stop``."""
+        """True from ``start`` to ``wind_down`` or ``stop``."""
         return self._accept is not None
 
     async def start(self, accept: Accept) -> None:
         """Hand what is submitted to ``accept`` from now on."""
         self._accept = accept
+
+    async def wind_down(self) -> None:
+        """Accept nothing more: whoever submits something is told so at once."""
+        self._accept = None
 
     async def stop(self) -> None:
         """Accept nothing more. Safe to call twice."""

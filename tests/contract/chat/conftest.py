@@ -18,7 +18,7 @@ from tests.servers.discord import DiscordServer
 from tests.servers.slack import SlackServer
 
 # what Slack does after a minute and after five has to come within a test
-RETRIES_S = (0.1, 0.3, 0.6, 1.2, 2.4)
+RETRIES_S = (0.1, 0.3, 0.6, 1.2, *(2.4,) * 10)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -102,6 +102,45 @@ async def test_a_stop_while_it_posts_ends_in_an_outcome(place: Place) -> None:
 
 
 @scenario("stopping")
+async def test_answers_go_out_whole_while_it_winds_down(place: Place) -> None:
+    thread = (await ask(place)).thread
+    posting = asyncio.create_task(place.adapter.post(Reply(thread=thread, text="One.", key="run/1")))
+    await asyncio.sleep(0)
+    await asyncio.gather(place.adapter.wind_down(), place.adapter.wind_down())
+    assert isinstance(await posting, Delivered)
+    assert isinstance(await place.adapter.post(Reply(thread=thread, text="Two.", key="run/2")), Delivered)
+    assert [post.text for post in place.posts(thread)] == ["One.", "Two."]
+
+
+@scenario("stopping")
+async def test_what_is_said_while_it_winds_down_is_stored_or_left_to_the_next_one(place: Place) -> None:
+    await place.adapter.wind_down()
+    if place.way == "terminal":
+        with pytest.raises(Exception, match="not started"):
+            await place.say("hello?")
+        return
+    said = await place.say("hello?")
+    if place.way == "discord":  # which delivers it only once
+        await arrived(place, said)
+    await place.restart()
+    await arrived(place, said)
+    assert {m.id for m in place.inbox.messages} == {said}
+
+
+@pytest.mark.unstarted
+@scenario("stopping")
+async def test_it_can_wind_down_without_being_started_and_after_a_stop(place: Place) -> None:
+    await place.adapter.wind_down()
+    seen = [place.adapter.connected]
+    await place.start()
+    seen.append(place.adapter.connected)
+    await place.adapter.stop()
+    await place.adapter.wind_down()
+    seen.append(place.adapter.connected)
+    assert seen == [False, True, False]
+
+
+@scenario("stopping")
 async def test_what_was_heard_before_a_stop_is_still_stored(place: Place) -> None:
     reached, release = asyncio.Event(), asyncio.Event()
 

@@ -44,6 +44,17 @@ async def test_a_finished_draft_is_exactly_the_answer(place: Place) -> None:
 
 
 @scenario("draft", unable=unable.no_drafts)
+async def test_a_draft_goes_on_to_be_seen_while_its_writer_winds_down(place: Place) -> None:
+    message, draft = await begin(place, "One ")
+    await place.adapter.wind_down()
+    await draft.show("One two ")
+    await until(lambda: "One two" in "".join(texts(place, message.thread)))
+    outcome = await draft.finish(Reply(thread=message.thread, text="One two three.", key="run/1"))
+    assert isinstance(outcome, Delivered)
+    assert texts(place, message.thread) == ["One two three."]
+
+
+@scenario("draft", unable=unable.no_drafts)
 async def test_a_draft_becomes_an_answer_with_buttons(place: Place) -> None:
     message, draft = await begin(place, "May ")
     buttons = (Button(name="approve", label="Approve", value="a1"),)

@@ -334,6 +334,21 @@ async def test_nothing_is_taken_after_stop_and_what_was_taken_is_stored(server: 
     assert not adapter.connected
 
 
+async def test_what_is_said_to_us_alone_while_it_winds_down_is_stored_since_nothing_brings_it_back(
+    server: DiscordServer, inbox: Inbox
+) -> None:
+    adapter = build_adapter(server)
+    try:
+        await adapter.start(inbox.accept)
+        await wait_connected(adapter)
+        await adapter.wind_down()
+        said = await server.say("and now?", channel=server.dm_with(server.alice))
+        await inbox.wait_for(lambda: inbox.messages)
+    finally:
+        await adapter.stop()
+    assert [m.id for m in inbox.messages] == [said]
+
+
 # -- without the privileged intent
 async def test_without_the_content_of_messages_it_works_and_says_once_what_is_missing(inbox: Inbox) -> None:
     async with DiscordServer(privileged=MEMBERS) as server:

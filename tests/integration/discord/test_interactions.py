@@ -145,6 +145,15 @@ async def test_what_one_person_alone_may_see_is_announced_to_that_person(
     assert seen_in(server) == []
 
 
+async def test_a_command_that_is_given_while_it_winds_down_is_announced_and_stored(
+    server: DiscordServer, inbox: Inbox, adapter: DiscordAdapter
+) -> None:
+    await adapter.wind_down()
+    interaction = await give(server, inbox)
+    assert interaction.response == {"type": 5}
+    assert [command.id for command in inbox.commands] == [interaction.id]
+
+
 async def test_a_question_is_passed_on_as_it_was_written(
     server: DiscordServer, inbox: Inbox, adapter: DiscordAdapter
 ) -> None:

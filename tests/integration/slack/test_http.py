@@ -94,6 +94,15 @@ async def test_b016_nothing_is_taken_before_our_own_identity_is_known(server: Sl
     assert len(inbox.messages) == 1
 
 
+async def test_what_comes_while_it_winds_down_is_to_be_delivered_again(server: SlackServer, inbox: Inbox) -> None:
+    async with running(server, inbox, mode="http") as adapter:
+        assert await server.forge(EVENT) == 200
+        await adapter.wind_down()
+        assert not adapter.connected
+        assert await server.forge(EVENT | {"ts": "1700000000.000200"}) == 503
+    assert len(inbox.messages) == 1
+
+
 async def test_it_is_connected_only_while_its_routes_are_mounted(server: SlackServer, inbox: Inbox) -> None:
     adapter = build_adapter(server, mode="http")
     await adapter.start(inbox.accept)

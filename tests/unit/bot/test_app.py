@@ -40,11 +40,13 @@ class Connection(MemoryChat):
         self.connected = False
         self.opened = False
         self.start_error: Exception | None = None
+        self.wind_down_error: Exception | None = None
         self.stop_error: Exception | None = None
         self.starting = asyncio.Event()
         self.hangs = False
         self.posting = asyncio.Event()
-        self.stopped = asyncio.Event()
+        self.winding_down = asyncio.Event()
+        self.posted_over: list[bool] = []  # was it open at each post?
 
     async def start(self, accept: Accept) -> None:
         self.opened = True
@@ -56,16 +58,21 @@ class Connection(MemoryChat):
         self.accept = accept
         self.connected = True
 
+    async def wind_down(self) -> None:
+        self.connected = False
+        self.winding_down.set()
+        if self.wind_down_error is not None:
+            raise self.wind_down_error
+
     async def stop(self) -> None:
         self.opened = self.connected = False
-        self.stopped.set()
         if self.stop_error is not None:
             raise self.stop_error
 
     async def post(self, reply: Reply) -> Delivery:
         self.posting.set()
-        await self.stopped.wait()
-        self.opened = True
+        await self.winding_down.wait()
+        self.posted_over.append(self.opened)
         return await super().post(reply)
 
 
@@ -79,7 +86,9 @@ def question(text: str = "what is 17 * 23?") -> Message:
     return message(text)
 
 
-async def test_answers_are_still_posted_while_it_stops_and_everything_is_closed_after_them(settings: Settings) -> None:
+async def test_answers_are_posted_over_open_connections_while_it_stops_and_all_is_closed_after_them(
+    settings: Settings,
+) -> None:
     chat = Connection()
     async with opened(settings, chat) as app:
         await app.start()
@@ -87,12 +96,14 @@ async def test_answers_are_still_posted_while_it_stops_and_everything_is_closed_
         await chat.posting.wait()
         await app.stop(10)
     assert ["391" in post.text for post in chat.posts] == [True]
+    assert chat.posted_over == [True]
     assert not chat.opened
 
 
-async def test_an_adapter_that_fails_to_stop_keeps_nothing_else_from_stopping(settings: Settings) -> None:
+@pytest.mark.parametrize("fails", ["wind_down_error", "stop_error"])
+async def test_an_adapter_that_fails_to_stop_keeps_nothing_else_from_stopping(settings: Settings, fails: str) -> None:
     chat = Connection()
-    chat.stop_error = AdapterError("the connection is in a strange state")
+    setattr(chat, fails, AdapterError("the connection is in a strange state"))
     async with opened(settings, chat) as app:
         await app.start()
         await chat.accept(question())
@@ -101,6 +112,7 @@ async def test_an_adapter_that_fails_to_stop_keeps_nothing_else_from_stopping(se
         assert not app.alive
         assert app.dispatcher.active == 0
     assert len(chat.posts) == 1
+    assert not chat.opened
 
 
 async def test_a_dispatcher_that_dies_ends_the_process_with_its_reason(
