@@ -5,7 +5,7 @@ import gc
 
 import pytest
 
-from tests.clocks import ATTEMPTS, least_wall_s
+from tests.clocks import ATTEMPTS, hold_at_best, least_wall_s
 
 
 async def test_work_that_takes_long_each_time_is_told_as_slow() -> None:
@@ -32,3 +32,20 @@ async def test_garbage_is_collected_again_after_work_that_failed() -> None:
     with pytest.raises(ZeroDivisionError):
         await least_wall_s(work, enough_s=1)
     assert gc.isenabled()
+
+
+async def test_what_is_wrong_in_one_attempt_only_was_the_machine_and_what_is_wrong_in_each_is_a_defect() -> None:
+    attempts: list[int] = []
+
+    async def check(attempt: int) -> None:
+        attempts.append(attempt)
+        assert attempt >= right_from
+
+    right_from = 1
+    await hold_at_best(check)
+    assert attempts == [0, 1]
+    attempts.clear()
+    right_from = ATTEMPTS
+    with pytest.raises(AssertionError):
+        await hold_at_best(check)
+    assert attempts == list(range(ATTEMPTS))

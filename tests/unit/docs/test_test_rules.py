@@ -44,6 +44,22 @@ def test_shows():
 """
 
 
+STAYS = """
+import gc
+import pytest
+
+kept, left_out = [], []
+
+@pytest.mark.parametrize("n", range(120))
+def test_keeps_a_thousand_lists(n):
+    kept.append([[n] for _ in range(1000)])
+    left_out.append(gc.get_freeze_count())
+
+def test_most_of_them_are_left_out_of_collections():
+    assert left_out[-1] - left_out[0] > 90_000
+"""
+
+
 def run_pytest(folder: Path, text: str, *more: str, **environ: str) -> subprocess.CompletedProcess[str]:
     (folder / "conftest.py").write_text("from tests.conftest import *\nfrom tests.conftest import _guard\n")
     (folder / "test_it.py").write_text(text)
@@ -127,3 +143,9 @@ def test_a_search_says_which_number_it_wants(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, DRAWS, "--hypothesis-profile=search", FUZZ="often")
     assert done.returncode == 4
     assert "FUZZ=often: say how many times" in done.stderr
+
+
+def test_what_tests_leave_behind_does_not_make_collections_of_garbage_ever_longer(tmp_path: Path) -> None:
+    """Late in a run of all tests one took more than a second, in whatever was timed at that moment."""
+    done = run_pytest(tmp_path, STAYS)
+    assert done.returncode == 0, done.stdout
