@@ -87,18 +87,32 @@ async def test_an_answer_that_begins_anew_is_seen_anew(store: Store) -> None:
 
 
 async def test_a_secret_is_never_seen_not_even_its_beginning(store: Store) -> None:
-    pieces: list[str | asyncio.Event | StreamRestarted] = ["The password "]
+    chat = MemoryChat(drafts=True)
+    pieces: list[str | asyncio.Event | StreamRestarted] = []
+    for word in ("The ", "password ", "of ", "it "):
+        pieces += [word, Seen(chat, word)]
     for letter in f"is {SECRET} and the rest ":
-        pieces.append(letter)
-        pieces.append(Tick())
-    made = Desk(store, Writer(pieces), chat=MemoryChat(drafts=True), redactor=SecretRedactor([SECRET]))
+        pieces += [letter, Tick()]
+    made = Desk(store, Writer(pieces), chat=chat, redactor=SecretRedactor([SECRET]))
     async with made.running():
         await made.inbox.accept(message("hi"))
         await until(lambda: len(made.chat.posts) == 1)
     seen = [text for text, _ in made.chat.drafts[0].shown]
     assert len(seen) > 3
     assert not any("hunter" in text for text in seen)
-    assert made.texts == [f"The password is {MARK} and the rest"]
+    assert made.texts == [f"The password of it is {MARK} and the rest"]
+
+
+class Seen(asyncio.Event):
+    """Waits until people see a draft that ends with some text."""
+
+    def __init__(self, chat: MemoryChat, end: str = "") -> None:
+        super().__init__()
+        self._chat, self._end = chat, end
+
+    async def wait(self) -> bool:  # type: ignore[override]
+        await until(lambda: bool(self._chat.visible) and last_text(self._chat).endswith(self._end))
+        return True
 
 
 class Tick(asyncio.Event):
@@ -186,7 +200,7 @@ async def test_a_draft_that_cannot_become_the_reply_leaves_one_answer_or_none_an
         return outcome
 
     chat.finishes = [gone]
-    made = Desk(store, Writer(["The disk ", Tick(), "is full."]), chat=chat)
+    made = Desk(store, Writer(["The disk ", Seen(chat), "is full."]), chat=chat)
     async with made.running():
         await made.inbox.accept(message("hi"))
         await until(lambda: _settled(store))
@@ -209,7 +223,7 @@ async def test_a_draft_whose_end_is_in_doubt_is_looked_for_and_not_posted_twice(
         return InDoubt(reason="reset")
 
     chat.finishes = [arrives]
-    made = Desk(store, Writer(["The disk ", Tick(), "is full."]), chat=chat)
+    made = Desk(store, Writer(["The disk ", Seen(chat), "is full."]), chat=chat)
     await made.inbox.accept(message("hi"))
     await made.dispatcher.work_all()
     assert made.texts == ["The disk is full."]
@@ -218,7 +232,7 @@ async def test_a_draft_whose_end_is_in_doubt_is_looked_for_and_not_posted_twice(
 async def test_a_draft_whose_end_is_in_doubt_and_that_is_not_there_is_removed_and_posted_anew(store: Store) -> None:
     chat = MemoryChat(drafts=True)
     chat.finishes = [InDoubt(reason="reset")]
-    made = Desk(store, Writer(["The disk ", Tick(), "is full."]), chat=chat)
+    made = Desk(store, Writer(["The disk ", Seen(chat), "is full."]), chat=chat)
     async with made.running():
         await made.inbox.accept(message("hi"))
         await until(lambda: _settled(store))
@@ -230,7 +244,8 @@ LONG = "\n\n".join(f"line {n} " + "word " * 30 for n in range(60))
 
 
 async def test_a_long_answer_becomes_of_its_draft_as_a_whole(store: Store) -> None:
-    made = Desk(store, Writer([LONG[:50], Tick(), LONG[50:]]), chat=MemoryChat(drafts=True))
+    chat = MemoryChat(drafts=True)
+    made = Desk(store, Writer([LONG[:50], Seen(chat), LONG[50:]]), chat=chat)
     await made.inbox.accept(message("hi"))
     await made.dispatcher.work_all()
     assert made.texts == [LONG.strip()]
@@ -244,7 +259,7 @@ async def test_a_long_answer_whose_draft_is_gone_is_posted_in_parts_that_fit(sto
         chat.visible.clear()
 
     chat.finishes = [gone]
-    made = Desk(store, Writer([LONG[:50], Tick(), LONG[50:]]), chat=chat)
+    made = Desk(store, Writer([LONG[:50], Seen(chat), LONG[50:]]), chat=chat)
     async with made.running():
         await made.inbox.accept(message("hi"))
         await until(lambda: _settled(store))
@@ -263,7 +278,7 @@ async def test_a_draft_that_has_to_wait_is_finished_later_and_stays_visible_unti
         return RetryLater(after_s=0.0, reason="busy")
 
     chat.finishes = [busy, busy]
-    made = Desk(store, Writer([LONG[:50], Tick(), LONG[50:]]), chat=chat)
+    made = Desk(store, Writer([LONG[:50], Seen(chat), LONG[50:]]), chat=chat)
     async with made.running():
         await made.inbox.accept(message("hi"))
         await until(lambda: _settled(store))
