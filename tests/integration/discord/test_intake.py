@@ -231,6 +231,7 @@ async def test_that_an_own_post_is_deleted_is_no_news(
     await server.delete(ours)
     body = {"ids": [ours, "102"], "channel_id": thread, "guild_id": server.guild_id}
     server.emit("MESSAGE_DELETE_BULK", body, guild=server.guild_id)
+    await inbox.wait_for(lambda: inbox.deletions)
     await heard(server, inbox)
     assert [d.message_id for d in inbox.deletions] == ["102"]
 
