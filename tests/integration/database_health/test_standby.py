@@ -84,7 +84,13 @@ async def _until_streaming(pair: Pair) -> None:
             row = await (await connection.execute("select status from pg_stat_wal_receiver")).fetchone()
             return row == ("streaming",)
 
+    async def is_streamed_to() -> bool:  # the primary says so only once the standby has caught up
+        async with pair.primary.admin() as admin:
+            row = await (await admin.execute("select state from pg_stat_replication")).fetchone()
+            return row == ("streaming",)
+
     await until(streams, within_s=60)
+    await until(is_streamed_to, within_s=60)
 
 
 @pytest.fixture(scope="module", params=[FIRST, SYSTEM])
