@@ -17,6 +17,7 @@ from agent_core.llm.router import ProviderState
 from agent_core.llm.types import ModelMessage, ModelRequest, Usage
 from bot.app import open_storage
 from bot.installations import InstallationReport, TokenSeal, report_installations
+from bot.jobs.configured import name_job
 from bot.jobs.telling import tell_instant, tell_outcome
 from bot.models import (
     build_all_workers,
@@ -220,6 +221,11 @@ async def _examine_jobs(settings: Settings) -> list[Finding]:
         at, name, row = coming[0]
         text = f"{count(len(coming), 'job')} active; the next is {name} at {tell_instant(at, row)}"
         found.append(Finding(part="jobs", state="ok", text=text))
+    named = {name_job(name) for name in settings.reports}
+    for row in [row for row in rows if row.origin == "settings" and row.job_id not in named][:MOST_PAUSED]:
+        text = f"it is of the settings, and these have no [reports.{row.name}]"
+        fix = "give every process on this database the same [reports]; once none has it, hermod run deletes the job"
+        found.append(Finding(part=f"job {row.name}", state="warning", text=text, fix=fix))
     for row in [row for row in rows if row.state is JobState.PAUSED][:MOST_PAUSED]:
         fix = f"look at it with hermod jobs show {row.name}; hermod jobs resume {row.name} lets it go on"
         found.append(Finding(part=f"job {row.name}", state="warning", text=f"paused: {row.reason}", fix=fix))

@@ -12,6 +12,7 @@ from bot.jobs.configured import ConfiguredJobs
 from bot.jobs.keeping import JobKeeper
 from bot.jobs.templates import ReportTemplate, load_report_templates
 from bot.jobs.workspaces import find_workspace
+from bot.owners import name_owner
 from bot.settings import Settings
 from bot.settings_checks import BUILT_IN_WORKERS
 from bot.storage.base import Store
@@ -48,4 +49,5 @@ def build_keeper(
 
 def build_configured(settings: Settings, store: Store, clock: Clock) -> ConfiguredJobs:
     """Build what makes the rows of ``[reports]``."""
-    return ConfiguredJobs(store, clock, settings.reports, find_workspace=partial(find_workspace, settings))
+    find = partial(find_workspace, settings)
+    return ConfiguredJobs(store, clock, settings.reports, find_workspace=find, owner=name_owner())

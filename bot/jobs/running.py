@@ -11,6 +11,10 @@ from adapters.chat import ChatAdapter
 from bot.http import Metric
 from bot.jobs.configured import ConfiguredJobs
 from bot.jobs.scheduler import JobScheduler
+from bot.storage.base import StoreError
+
+RELEASE_S = 2.0
+"""How long ``stop`` waits for the leases to be given back; they end by themselves, too."""
 
 log = structlog.get_logger("hermod.jobs")
 
@@ -34,7 +38,7 @@ class RunningJobs:
 
     def start(self) -> None:
         """Begin; returns at once. Jobs that were made before fire while those of the settings are looked at."""
-        self._task = asyncio.create_task(self._configured.run(self._adapters), name="jobs of the settings")
+        self._task = asyncio.create_task(self._configure(), name="jobs of the settings")
         self._task.add_done_callback(_tell_defect)
         self._scheduler.start()
 
@@ -44,7 +48,19 @@ class RunningJobs:
         if task is not None:
             task.cancel()
             await asyncio.wait({task})
+            await self._release()
         await self._scheduler.stop()
+
+    async def _configure(self) -> None:
+        await self._configured.run(self._adapters)
+        await self._configured.keep()
+
+    async def _release(self) -> None:
+        try:
+            async with asyncio.timeout(RELEASE_S):
+                await self._configured.release()
+        except (StoreError, TimeoutError) as error:
+            log.warning("reports_not_released", error=str(error) or "it took too long")
 
     def metrics(self) -> Iterator[Metric]:
         """Counters of this process."""

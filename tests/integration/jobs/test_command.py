@@ -145,6 +145,16 @@ async def fail(folder: Path, name: str) -> None:
         await store.close()
 
 
+def test_the_doctor_names_a_job_of_other_settings(folder: Path) -> None:
+    hermod(folder, "jobs", "list")
+    (folder / "hermod.toml").write_text(SETTINGS.replace("[reports.Daily]", "[reports.weekly]"), encoding="utf-8")
+    items = hermod(folder, "doctor", "--json", HERMOD_SANDBOX__ENABLED="false").data["items"]
+    assert isinstance(items, list)
+    (told,) = (i for i in items if i["part"] == "job daily")
+    assert told["text"] == "it is of the settings, and these have no [reports.daily]"
+    assert "the same [reports]" in told["fix"]
+
+
 def test_a_report_that_failed_is_told_with_when_and_why(folder: Path) -> None:
     hermod(folder, "jobs", "list")
     asyncio.run(fail(folder, "daily"))

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from adapters.chat import AdapterError
-from bot.jobs.configured import ConfiguredJobs
+from bot.jobs.configured import FREE_LOOKS, LEASE_S, RENEW_S, ConfiguredJobs
 from bot.jobs.job import load_spec
 from bot.settings_tree import ReportSettings
 from bot.storage import open_store
@@ -27,8 +27,9 @@ async def find_t1(platform: str) -> str:
     return "T1"
 
 
-def configure(desk: Desk, reports: Mapping[str, ReportSettings]) -> ConfiguredJobs:
-    return ConfiguredJobs(desk.store, desk.clock, reports, find_workspace=find_t1)
+def configure(desk: Desk, reports: Mapping[str, ReportSettings], *, owner: str = "one") -> ConfiguredJobs:
+    """A start of the process ``owner``."""
+    return ConfiguredJobs(desk.store, desk.clock, reports, find_workspace=find_t1, owner=owner)
 
 
 async def sync(desk: Desk, **reports: ReportSettings) -> None:
@@ -108,7 +109,10 @@ async def test_processes_that_start_at_once_make_one_row_and_fail_in_nothing(des
     try:
         await desk.make("daily")
         wanted = {"daily": report(), "weekly": report(cron="0 8 * * MON")}
-        starts = [ConfiguredJobs(one, desk.clock, wanted, find_workspace=find_t1) for one in stores]
+        starts = [
+            ConfiguredJobs(one, desk.clock, wanted, find_workspace=find_t1, owner=f"process {n}")
+            for n, one in enumerate(stores)
+        ]
         assert await asyncio.gather(*(start.sync() for start in starts)) == [True] * 4
     finally:
         for one in stores:
@@ -126,7 +130,11 @@ async def test_while_slack_does_not_answer_a_known_channel_keeps_its_place_and_a
         raise AdapterError("slack cannot be reached")
 
     jobs = ConfiguredJobs(
-        desk.store, desk.clock, {"daily": report(), "new": report(channel="slack:C4")}, find_workspace=find
+        desk.store,
+        desk.clock,
+        {"daily": report(), "new": report(channel="slack:C4")},
+        find_workspace=find,
+        owner="one",
     )
     assert not await jobs.sync()
     assert [row.name for row in await desk.store.list_jobs()] == ["daily"]
@@ -154,3 +162,115 @@ async def test_a_settings_job_is_changed_and_deleted_in_the_settings_only(desk: 
             await refused
     assert (await store.list_jobs())[0].revision == 1
     assert (await desk.load("daily")).created_at - NOW < timedelta(seconds=1)
+
+
+# -- different settings on one database --------------------------------------------------------------
+
+
+def told(capsys: pytest.CaptureFixture[str], event: str) -> list[str]:
+    """The lines of the log about an event since the last look."""
+    return [line for line in capsys.readouterr().out.splitlines() if event in line]
+
+
+async def names(desk: Desk) -> list[str]:
+    return [row.name for row in await desk.store.list_jobs()]
+
+
+async def test_a_process_does_not_delete_the_jobs_that_another_living_one_has(
+    desk: Desk, other: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = configure(desk, {"daily": report(), "shared": report()})
+    await first.sync()
+    before = await desk.load("daily")
+    second = ConfiguredJobs(
+        other, desk.clock, {"shared": report(), "weekly": report()}, find_workspace=find_t1, owner="two"
+    )
+    await second.sync()
+    assert await names(desk) == ["daily", "shared", "weekly"]
+    (line,) = told(capsys, "report_kept")
+    assert "report=daily" in line
+    assert "these settings have no [reports.daily], but another running process has" in line
+    for _ in range(20):  # longer than the leases last without being renewed
+        desk.clock.turn(seconds=RENEW_S)
+        await first.look()
+        await second.look()
+    assert await desk.load("daily") == before
+    assert told(capsys, "report_") == [], "it is said once"
+
+
+async def test_a_job_goes_once_no_process_has_its_table_any_more_and_that_is_said(
+    desk: Desk, other: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An old process ends beside the new one, as in a rolling restart."""
+    old = configure(desk, {"daily": report(), "shared": report()})
+    await old.sync()
+    new = ConfiguredJobs(other, desk.clock, {"shared": report()}, find_workspace=find_t1, owner="two")
+    await new.sync()
+    await old.release()
+    desk.clock.turn(seconds=RENEW_S)
+    await new.look()
+    assert await names(desk) == ["daily", "shared"], "another process with its table may be about to take it over"
+    capsys.readouterr()
+    desk.clock.turn(seconds=RENEW_S)
+    await new.look()
+    assert await names(desk) == ["shared"]
+    (line,) = told(capsys, "report_deleted")
+    assert "no running process has [reports.daily] in its settings" in line
+    await new.look()
+    assert await names(desk) == ["shared"]
+
+
+async def test_the_second_process_with_a_table_keeps_its_job_when_the_first_one_ends(desk: Desk, other: Store) -> None:
+    first, twin = configure(desk, {"daily": report()}), configure(desk, {"daily": report()}, owner="twin")
+    await first.sync()
+    await twin.sync()
+    before = await desk.load("daily")
+    stranger = ConfiguredJobs(other, desk.clock, {}, find_workspace=find_t1, owner="stranger")
+    await stranger.sync()
+    await first.release()
+    for _ in range(4):
+        desk.clock.turn(seconds=RENEW_S)
+        await stranger.look()
+        await twin.look()
+    assert await desk.load("daily") == before
+
+
+async def test_the_jobs_of_a_process_that_was_killed_elsewhere_go_when_its_lease_is_over(desk: Desk) -> None:
+    await configure(desk, {"daily": report()}, owner="killed").sync()
+    new = configure(desk, {})
+    await new.sync()
+    desk.clock.turn(seconds=LEASE_S - 1)
+    await new.look()
+    assert await names(desk) == ["daily"]
+    for _ in range(FREE_LOOKS):
+        desk.clock.turn(seconds=RENEW_S)
+        await new.look()
+    assert await names(desk) == []
+
+
+async def test_a_job_that_was_deleted_all_the_same_is_made_again_and_that_is_said(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = configure(desk, {"Daily": report()})
+    await jobs.sync()
+    await desk.store.delete_job("s-daily")
+    capsys.readouterr()
+    await jobs.look()
+    assert await names(desk) == ["daily"]
+    assert len(told(capsys, "report_made_again")) == 1
+
+
+async def test_two_texts_of_one_table_are_told_by_both_processes_and_the_newest_start_counts(
+    desk: Desk, other: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = configure(desk, {"daily": report()})
+    await first.sync()
+    second = ConfiguredJobs(other, desk.clock, {"daily": report(task="another")}, find_workspace=find_t1, owner="two")
+    await second.sync()
+    assert "another running process has another text of it" in told(capsys, "report_differs")[0]
+    for _ in range(3):
+        await first.look()
+        await second.look()
+    (line,) = told(capsys, "report_differs")
+    assert "another process gave it another text" in line
+    assert load_spec((await desk.load("daily")).spec).task == "another"
