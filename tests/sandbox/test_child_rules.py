@@ -99,6 +99,12 @@ INSIDE = [
         without=("landlock:make_sym", "seccomp:symlink", "seccomp:symlinkat"),
     ),
     Attack(
+        name="where-a-link-outside-points-to",
+        code="import os\ntry: os.readlink('/proc/self/exe')\nexcept OSError as e: print(e.strerror)\n"
+        "else: print('THROUGH')\n",
+        without=("seccomp:readlink", "seccomp:readlinkat"),
+    ),
+    Attack(
         name="named-pipe",
         code="import os\nos.mkfifo('output/x')\nprint('THROUGH')\n",
         without=("landlock:make_fifo", "seccomp:mknod", "seccomp:mknodat"),
@@ -177,6 +183,26 @@ def test_where_two_layers_stop_an_attack_each_does_alone(attack: Attack, scratch
     for layer in layers if len(layers) > 1 else ():
         left_out = tuple(rule for rule in attack.without if rule.startswith(layer))
         assert "THROUGH" not in attack.run(scratch, attack.code, left_out).out, layer
+
+
+def test_a_path_with_a_link_that_may_not_be_read_is_taken_as_it_is(scratch: Path) -> None:
+    (scratch / "real").mkdir()
+    (scratch / "link").symlink_to("real")
+    (scratch / "real/data.txt").write_text("there")
+    code = """
+import os, pathlib
+here = os.getcwd()
+assert os.path.realpath("link/data.txt") == f"{here}/link/data.txt"
+assert pathlib.Path("link/../output").resolve() == pathlib.Path(here, "output")
+assert os.path.realpath(b"link") == os.fsencode(f"{here}/link")
+print(pathlib.Path("link/data.txt").resolve().read_text())
+try:
+    os.path.realpath("link", strict=True)
+except OSError:
+    print("strict")
+"""
+    run = Attack(name="links", code=code, without=()).run(scratch, code, ())
+    assert run.out.split() == ["there", "strict"], run
 
 
 # -- programs, privileges, gates -----------------------------------------------------------------

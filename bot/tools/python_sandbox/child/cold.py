@@ -16,7 +16,7 @@ from .policy import Policy, default_read_paths
 from .refused import NotEnforced
 from .restrict import restrict
 from .rlimits import address_space_bytes
-from .source import open_standard_streams, run_source
+from .source import forgive_links, open_standard_streams, run_source
 from .wire import read_message, write_message
 
 TYPE_CHECKING = False
@@ -127,6 +127,7 @@ def prepare(request: Request, read: tuple[str, ...] = ()) -> Policy:
     if request.fonts:
         _copy_font_list(request.fonts, settings, request.policy)
     sys.path[:] = [entry for entry in sys.path if _is_granted(os.path.realpath(entry), read)]
+    forgive_links()
     return request.policy.replace_read(read)
 
 

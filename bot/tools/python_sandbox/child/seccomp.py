@@ -31,10 +31,9 @@ _ALLOWED_TEXT = """
     # Descriptors and what is behind them.
     read write readv writev pread64 pwrite64 preadv pwritev lseek close dup dup2 dup3 pipe
     pipe2 fsync fdatasync flock ftruncate fadvise64 sendfile copy_file_range
-    # Paths; Landlock decides which. Metadata (stat, readlink, access) is not its to decide.
-    open openat creat stat lstat fstat newfstatat statx access faccessat faccessat2 readlink readlinkat getdents
-    getdents64 getcwd chdir fchdir mkdir mkdirat rmdir unlink unlinkat rename renameat renameat2 link linkat
-    fstatfs
+    # Paths; Landlock decides which. Metadata (stat, access) is not its to decide.
+    open openat creat stat lstat fstat newfstatat statx access faccessat faccessat2 getdents getdents64 getcwd
+    chdir fchdir mkdir mkdirat rmdir unlink unlinkat rename renameat renameat2 link linkat fstatfs
     # Waiting, clocks, timers.
     poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 nanosleep
     gettimeofday time times getitimer setitimer alarm pause
@@ -56,6 +55,11 @@ _FAKED_TEXT = """
 _NO_XATTR_TEXT = """
     getxattr lgetxattr fgetxattr getxattrat listxattr llistxattr flistxattr listxattrat file_getattr
 """
+# Nor is where a link points to, and that would tell names of the machine. The code's own folder can have no links, and
+# realpath() of libc takes the answer "not a link" as it is; for Python's see ``source.forgive_links``.
+_NO_LINK_TEXT = """
+    readlink readlinkat
+"""
 
 
 def _names(text: str) -> frozenset[str]:
@@ -67,6 +71,7 @@ _ANSWERED: Mapping[str, int] = {
     "clone3": errno.ENOSYS,  # its flags are behind a pointer; libc then takes clone
     **dict.fromkeys(_names(_FAKED_TEXT), 0),
     **dict.fromkeys(_names(_NO_XATTR_TEXT), errno.EOPNOTSUPP),
+    **dict.fromkeys(_names(_NO_LINK_TEXT), errno.EINVAL),
 }
 
 # pthread_create of glibc, and of musl (with CLONE_DETACHED).

@@ -51,6 +51,25 @@ def open_standard_streams() -> None:
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]
 
 
+def forgive_links() -> None:
+    """Let ``os.path.realpath`` return a path as it is where a link in it may not be read; with ``strict`` it raises.
+
+    The filter answers that nothing is a link, while ``lstat`` sees that it is one: Python's function, unlike that of
+    libc, fails over it, and with it the import of packages that a distribution has put together with links.
+    """
+    follow = os.path.realpath
+
+    def realpath(filename: str | bytes | os.PathLike[str], *, strict: bool = False) -> str | bytes:
+        try:
+            return follow(filename, strict=strict)
+        except OSError:
+            if strict:
+                raise
+            return os.path.abspath(filename)
+
+    os.path.realpath = realpath  # type: ignore[assignment]
+
+
 def _text_writer(descriptor: int) -> io.TextIOWrapper:
     raw = open(descriptor, "wb", closefd=False)  # noqa: SIM115 - lives as long as the process
     return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", line_buffering=True)
