@@ -32,6 +32,7 @@ from bot.http import Metric
 from bot.inbox import Inbox
 from bot.jobs.building import build_configured, load_settings_templates
 from bot.jobs.commands import build_job_commands
+from bot.jobs.names import JobNames
 from bot.jobs.report import ReportRunner
 from bot.jobs.running import RunningJobs
 from bot.jobs.scheduler import JobScheduler
@@ -102,6 +103,7 @@ class App:
         self._counter = asyncio.create_task(asyncio.to_thread(load_counter, router.model))
         self.memory = ThreadMemory(store, AuditLog(store, clock), cache=self._cache, files=tools.attachments)
         self.feedback = FeedbackBox(store, clock)
+        self._job_names = JobNames(store, clock)
         own = self._build_own_commands()
         self._show_surfaces()
         self._offer_commands([command.info for command in own])
@@ -132,7 +134,7 @@ class App:
             adapters=adapters,
         )
         self._dispatching: asyncio.Task[None] | None = None
-        self._sandbox: tuple[asyncio.Task[None], ...] = ()
+        self._background: tuple[asyncio.Task[None], ...] = ()
 
     def _build_session(self, own: Sequence[OwnCommand], tap: EventTap | None, chosen: str) -> Session:
         """Build what works on threads: the engine's loop, and everything that a turn needs around it."""
@@ -213,7 +215,8 @@ class App:
         registry = self.tools.registry
         for adapter in self.adapters.values():
             if isinstance(adapter, HasCommands):
-                complete = build_complete(registry, own, sorted(self.tools.targets), self.policy)
+                targets = sorted(self.tools.targets)
+                complete = build_complete(registry, own, targets, self.policy, jobs=self._job_names.find)
                 adapter.offer_commands(build_offers(registry.specs(), own), complete)
 
     def _build_own_commands(self) -> tuple[OwnCommand, ...]:
@@ -251,14 +254,16 @@ class App:
         self._prepare_sandbox()
         self.collector.start()
         self.jobs.start()
+        if any(isinstance(adapter, HasCommands) for adapter in self.adapters.values()):
+            self._background += (asyncio.create_task(self._job_names.keep(), name="job-names"),)
         await self._connect()
 
     def _prepare_sandbox(self) -> None:
         """Look for what locks code in while the platforms connect; drop files of threads that are too old."""
         if (python := self.tools.python) is not None:
-            self._sandbox += (asyncio.create_task(python.prepare(), name="sandbox"),)
+            self._background += (asyncio.create_task(python.prepare(), name="sandbox"),)
         if (files := self.tools.attachments) is not None:
-            self._sandbox += (asyncio.create_task(files.keep_swept(self.clock), name="thread-files"),)
+            self._background += (asyncio.create_task(files.keep_swept(self.clock), name="thread-files"),)
 
     async def _connect(self) -> None:
         """Start every adapter at once: a platform that is slow or broken does not keep the others waiting."""
@@ -294,12 +299,12 @@ class App:
         await self.collector.stop()
         await self.dispatcher.drain(drain_s)
         await self._tell_adapters("adapter_not_stopped", lambda adapter: adapter.stop())
-        for task in (self._counter, *self._sandbox):
+        for task in (self._counter, *self._background):
             task.cancel()
         for part in (self._cache, self._embedder):
             if part is not None:
                 await part.aclose()
-        ending = (self._dispatching, self._counter, *self._sandbox)
+        ending = (self._dispatching, self._counter, *self._background)
         await asyncio.gather(*(task for task in ending if task is not None), return_exceptions=True)
         if self._export is not None:
             await self._export.aclose()  # last: the runs that were cancelled have ended their spans only now

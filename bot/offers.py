@@ -7,11 +7,12 @@ memory, and name nothing that this person may not use in this place.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from adapters.commands import MOST_CHOICES, CommandOffer, CommandOption, Complete, Completing
 from agent_core.llm.types import ToolSpec
+from agent_core.tools.base import Effect
 from agent_core.tools.executor import READ_OUTPUT
 from agent_core.tools.registry import ToolRegistry
 from bot.access import AccessPolicy, Caller, Speak, UseTarget, UseTool, decide
@@ -29,6 +30,7 @@ from bot.commands import (
     CommandInfo,
     summarise,
 )
+from bot.jobs.desk import CHANGE, LIST, Asking
 
 SUMMARY_MAX = 100
 NAME_MAX = 32
@@ -37,8 +39,11 @@ CHOICE_MAX = 100
 TYPED_MAX = 6_000
 """The longest text that a person can fill in (Discord's bound, the smallest that is known)."""
 
-TARGET, WORD, RANGE = "target", "word", "time-range"
+TARGET, WORD, RANGE, JOB, JOB_WORDS = "target", "word", "time-range", "job", "job-words"
 """What suggestions can be of (``CommandOption.completes``)."""
+
+JOB_VERBS = ("show", "run", "pause", "resume", "stop", "edit", "delete")
+"""Words behind ``/jobs`` that are followed by the name of a job."""
 
 RANGES = ("last_30min", "last_2h", "last_1d", "last_1w", "today", "yesterday")
 
@@ -65,10 +70,14 @@ _OWN_OPTIONS: Mapping[str, tuple[CommandOption, ...]] = {
     ),
     JOBS.name: (
         CommandOption(
-            name="words", summary="Such as: pause daily. Or: add every monday at 9 in Berlin: what got slower?"
+            name="words",
+            summary="Such as: pause daily. Or: add every monday at 9 in Berlin: what got slower?",
+            completes=JOB_WORDS,
         ),
     ),
-    REPORT.name: (CommandOption(name="name", summary="The job's name; /jobs lists them.", required=True),),
+    REPORT.name: (
+        CommandOption(name="name", summary="The job's name; /jobs lists them.", required=True, completes=JOB),
+    ),
 }
 
 
@@ -102,8 +111,12 @@ def build_offers(specs: Sequence[ToolSpec], own: Iterable[CommandInfo]) -> tuple
     )
 
 
+FindJobs = Callable[[Asking], Sequence[str]]
+"""Returns the names of the jobs that somebody may ask about in a place, from memory, at once."""
+
+
 def build_complete(
-    registry: ToolRegistry, own: Iterable[CommandInfo], targets: Sequence[str], policy: AccessPolicy
+    registry: ToolRegistry, own: Iterable[CommandInfo], targets: Sequence[str], policy: AccessPolicy, *, jobs: FindJobs
 ) -> Complete:
     """Build what suggests values while somebody types; it reads memory only.
 
@@ -112,6 +125,7 @@ def build_complete(
         own: Hermod's own words.
         targets: names of the databases.
         policy: what a person may see in a place.
+        jobs: see ``FindJobs``.
     """
     words = [ASK, HELP, *(info.name for info in own)]
 
@@ -132,6 +146,8 @@ def build_complete(
                 found = [*tools, *words]
             case "time-range":
                 found = list(RANGES)
+            case "job" | "job-words" as what:
+                found = _list_jobs(policy, caller, jobs(Asking(thread=asked.thread, author=asked.author)), what)
             case name:
                 found = _list_choices(registry, name)
         return _narrow(found, asked.typed)
@@ -195,6 +211,19 @@ def _find_bound(schema: Mapping[str, object], word: str) -> float | None:
     forms = [schema, *(part for part in parts if isinstance(part, Mapping))] if isinstance(parts, list) else [schema]
     found = next((form[word] for form in forms if word in form), None)
     return found if isinstance(found, int | float) and not isinstance(found, bool) else None
+
+
+def _list_jobs(
+    policy: AccessPolicy, caller: Caller, names: Sequence[str], what: Literal["job", "job-words"]
+) -> list[str]:
+    """Return names of jobs, or words about them, as far as a person may use these: looking, and changing something."""
+    looks, changes = (
+        decide(policy, caller, action=UseTool(name=tool, effect=Effect.READ)).allowed for tool in (LIST, CHANGE)
+    )
+    if what == "job":
+        return list(names) if changes else []  # they are for having one run
+    verbs = [verb for verb in JOB_VERBS if (looks if verb == "show" else changes)]
+    return [*(["list"] if looks else []), *(f"{verb} {name}" for name in names for verb in verbs)]
 
 
 def _list_choices(registry: ToolRegistry, name: str) -> list[str]:

@@ -20,7 +20,7 @@ from bot.jobs.draft import find_free_name
 from bot.jobs.job import Firing, JobSpec, parse_place
 from bot.jobs.keeping import Asker, BadJob, CheckedJob, JobDraft, JobKeeper, read_spec
 from bot.jobs.proposals import PROPOSAL_S, Decision, Wanted, dump_wanted, load_wanted
-from bot.jobs.telling import tell_changed, tell_deleted, tell_made
+from bot.jobs.telling import tell_changed, tell_deleted, tell_made, tell_others
 from bot.jobs.wishes import JobWish, apply_edit, build_name, find_zone, read_when
 from bot.storage.base import Store
 from bot.storage.jobs import JobRow, JobRunRow, Proposal
@@ -115,7 +115,7 @@ class JobDesk:
     async def list(self, asking: Asking) -> tuple[ListedJob, ...]:
         """The jobs of the channel, and the person's own in others, by name."""
         self._require(asking, LIST)
-        rows = [row for row in await self._store.list_jobs() if _is_open_to(row, asking)]
+        rows = [row for row in await self._store.list_jobs() if is_open_to(row, asking)]
         return tuple([await self._look(row) for row in rows[:MOST_LISTED]])
 
     async def find(self, asking: Asking, name: str) -> ListedJob:
@@ -201,14 +201,16 @@ class JobDesk:
         return row
 
     async def decide(self, asking: Asking, decision: Decision) -> str | None:
-        """Do, or drop, what waits for this person in this place; None when nothing does.
+        """Do, or drop, what waits for this person in this place; None when nothing waits there.
 
-        The first word to a proposal that is too old is told so.
+        The first word to a proposal that is too old is told so; to one of somebody else, whose word it needs.
         """
         asker = asking.asker
         found = await self._store.take_proposal(asking.key, asker.owner, after=datetime.min.replace(tzinfo=UTC))
         if found is None:
-            return None
+            after = self._clock.now() - timedelta(seconds=PROPOSAL_S)
+            others = await self._store.list_proposals(asking.key, after=after)
+            return tell_others(others) if others else None
         try:
             wanted = self._read_wanted(found)
         except BadJob as e:
@@ -296,9 +298,9 @@ class JobDesk:
     async def _find(self, asking: Asking, name: str) -> JobRow:
         wished = name.strip().strip("`'\"")
         row = await self._store.load_job(wished) if _NAME.fullmatch(wished) else None
-        if row is not None and _is_open_to(row, asking):
+        if row is not None and is_open_to(row, asking):
             return row
-        known = [row.name for row in await self._store.list_jobs() if _is_open_to(row, asking)]
+        known = [row.name for row in await self._store.list_jobs() if is_open_to(row, asking)]
         there = f"there are: {', '.join(known[:20])}" if known else "there are none here yet"
         raise BadJob(f"there is no job {wished[:63]!r} in this channel; {there}")
 
@@ -321,7 +323,7 @@ class JobDesk:
             Proposal(
                 thread_key=asking.key,
                 author=asking.asker.owner,
-                body=dump_wanted(wanted),
+                body=dump_wanted(replace(wanted, by=asking.author.name)),
                 created_at=self._clock.now(),
             )
         )
@@ -354,7 +356,7 @@ class JobDesk:
 # -- values ----------------------------------------------------------------------------------------
 
 
-def _is_open_to(row: JobRow, asking: Asking) -> bool:
+def is_open_to(row: JobRow, asking: Asking) -> bool:
     """True for a job of the channel, or the person's own of the same workspace."""
     if row.place == asking.place:
         return True

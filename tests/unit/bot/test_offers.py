@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -19,8 +19,11 @@ from agent_core.tools.builtin import register_builtin
 from agent_core.tools.registry import ToolRegistry
 from bot.access import AccessPolicy
 from bot.arguments import fields_of, read_arguments, read_value, required_of, split_words, types_of
-from bot.commands import FORGET, MEMORY, TOOL_COMMANDS, USAGE
-from bot.offers import RANGES, SUMMARY_MAX, build_complete, build_offers, shorten
+from bot.commands import FORGET, JOBS, MEMORY, REPORT, TOOL_COMMANDS, USAGE
+from bot.jobs.commands import build_job_commands
+from bot.jobs.desk import Asking, JobDesk
+from bot.jobs.keeping import JobKeeper
+from bot.offers import JOB_VERBS, RANGES, SUMMARY_MAX, build_complete, build_offers, shorten
 from bot.storage import open_store
 from bot.tools.slow_queries import register_slow_query_tools
 from bot.tools.slow_queries.time_range import parse_time_range
@@ -76,10 +79,15 @@ def options(name: str) -> dict[str, CommandOption]:
     return {option.name: option for option in OFFERS[name].options}
 
 
+def find_jobs(asking: Asking) -> Sequence[str]:
+    """The jobs that this person may ask about here."""
+    return ("daily", "weekly") if asking.place == "discord:7/8" else ()
+
+
 def complete(
     what: str, typed: str, *, policy: AccessPolicy | None = None, author: Author = ALICE, place: ThreadRef = PLACE
 ) -> list[str]:
-    found = build_complete(REGISTRY, OWN, ["shop", "crm"], policy or AccessPolicy())
+    found = build_complete(REGISTRY, OWN, ["shop", "crm"], policy or AccessPolicy(), jobs=find_jobs)
     return list(found(Completing(completes=what, typed=typed, thread=place, author=author)))
 
 
@@ -165,10 +173,46 @@ def test_more_choices_than_can_be_listed_are_suggested() -> None:
         ("word", "ask", ["ask"]),
         ("word", "read_o", []),
         ("time-range", "last_2", ["last_2h"]),
+        ("job", "", ["daily", "weekly"]),
+        ("job", "WEEK", ["weekly"]),
+        ("job-words", "pa", ["pause daily", "pause weekly"]),
+        ("job-words", "stop w", ["stop weekly"]),
+        ("job-words", "list", ["list"]),
+        ("job-words", "add every monday", []),
     ],
 )
 def test_suggestions_begin_with_what_was_typed_or_hold_it(what: str, typed: str, found: list[str]) -> None:
     assert complete(what, typed) == found
+
+
+def test_options_that_name_a_job_complete_the_jobs_of_the_channel() -> None:
+    offers = {offer.name: offer for offer in build_offers((), (JOBS, REPORT))}
+    assert [option.completes for option in offers["report"].options] == ["job"]
+    assert [option.completes for option in offers["jobs"].options] == ["job-words"]
+    elsewhere = ThreadRef(platform="discord", workspace="7", channel="88", thread="9")
+    assert complete("job", "", place=elsewhere) == []
+    assert complete("job-words", "", place=elsewhere) == ["list"]
+
+
+def test_every_suggested_word_about_jobs_is_one_that_is_taken() -> None:
+    store, clock = open_store("sqlite:///never-opened.db"), SystemClock()
+    keeper = JobKeeper(store, clock, adapters={}, targets=(), workers=(), templates=(), wake=lambda: None)
+    jobs, _ = build_job_commands(JobDesk(store, keeper, clock, policy=AccessPolicy()))
+    assert jobs.accepts is not None
+    suggested = [words for verb in ("list", *JOB_VERBS) for words in complete("job-words", verb)]
+    assert len(suggested) == 1 + 2 * len(JOB_VERBS)
+    assert all(jobs.accepts(words) for words in suggested)
+
+
+def test_jobs_are_suggested_for_what_a_person_may_do_with_them() -> None:
+    looks, changes = AccessPolicy(tools=("list_jobs",)), AccessPolicy(tools=("change_job",))
+    assert complete("job-words", "", policy=looks) == ["list", "show daily", "show weekly"]
+    assert "show daily" not in complete("job-words", "", policy=changes)
+    assert "run daily" in complete("job-words", "", policy=changes)
+    assert complete("job", "", policy=changes) == ["daily", "weekly"]
+    assert complete("job", "", policy=looks) == []
+    for what in ("job", "job-words"):
+        assert complete(what, "", policy=AccessPolicy(users=("2",))) == []
 
 
 def test_every_suggested_time_range_can_be_read() -> None:
