@@ -273,6 +273,8 @@ async def test_a_statement_that_an_administrator_ended_is_told_as_such(mariadb: 
     role = await mariadb.create_reader()
     async with mariadb.admin() as admin:
         for kill, code in (("kill query", "cancelled"), ("kill", "connect_failed")):
+            # the server tells of the first one that it ended before it takes it off its list
+            await wait_until(lambda: _gone(admin, "ended_by_hand"))
             task = asyncio.create_task(_sleep(mariadb.target("", role), "ended_by_hand"))
             await wait_until(lambda: _runs(admin, "ended_by_hand"))
             number = await admin.value(
