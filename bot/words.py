@@ -81,7 +81,7 @@ class ThreadWords:
     async def answer(self, message: Message) -> str | None:
         """Return the answer to a message that is such a word, else None: anything else is a question.
 
-        ``confirm`` is one only for the person for whom something waits there.
+        ``confirm`` is one only where something waits, for that person or for another one, who is named then.
         """
         word, _, rest = message.text.strip().partition(" ")
         key, rest = message.thread.key, rest.strip()

@@ -39,6 +39,7 @@ class Wanted:
         place, spec: of the job as it is to be; not needed to delete one.
         renamed: what it is to be called from now on; empty keeps the name.
         job_id, revision: of the job as the person was shown it.
+        by: who asked for it, for people.
     """
 
     action: Literal["make", "change", "delete"]
@@ -48,6 +49,7 @@ class Wanted:
     renamed: str = ""
     job_id: str = ""
     revision: int = 0
+    by: str = ""
 
 
 _WANTED = TypeAdapter(Wanted)

@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 from bot.jobs.calendar import Occurrence, parse_schedule
 from bot.jobs.draft import CheckedJob
 from bot.jobs.job import JobSpec, load_spec
-from bot.jobs.proposals import PROPOSAL_S
-from bot.storage.jobs import JobRow, JobRunRow, JobState
+from bot.jobs.proposals import PROPOSAL_S, load_wanted
+from bot.storage.jobs import JobRow, JobRunRow, JobState, Proposal
 
 if TYPE_CHECKING:
     from bot.jobs.desk import ListedJob
@@ -42,6 +42,25 @@ def tell_wait(command: str) -> str:
     """Say how a proposal is confirmed; ``command``: how ``jobs`` is written there, see ``JobDesk.slash_of``."""
     words = (f"`{command} confirm`", f"`{command} cancel`") if command.startswith("/") else ("`confirm`", "`cancel`")
     return f"Write {words[0]} within {PROPOSAL_S / 60:g} minutes to have it done, or {words[1]}."
+
+
+def tell_others(proposals: Sequence[Proposal]) -> str:
+    """Say whose word is needed, to somebody for whom nothing waits in a place."""
+    waiting = [_tell_asker(proposal) for proposal in proposals]
+    listed = f"{', '.join(waiting[:-1])} and {waiting[-1]}" if len(waiting) > 1 else waiting[0]
+    return (
+        f"Nothing has changed. What I proposed here waits for the word of the person who asked for it: {listed}. "
+        "Ask me for it yourself if you want it in their place."
+    )
+
+
+def _tell_asker(proposal: Proposal) -> str:
+    try:
+        wanted = load_wanted(proposal.body)
+    except ValueError:
+        return proposal.author.partition(":")[2]
+    name = wanted.by or proposal.author.partition(":")[2]
+    return f"{name} (to {wanted.action} `{wanted.renamed or wanted.name}`)"
 
 
 def tell_proposal(checked: CheckedJob, *, owner: str, command: str, action: Literal["make", "change"]) -> str:

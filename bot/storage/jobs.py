@@ -190,6 +190,10 @@ class JobStore(Protocol):
         """
         ...
 
+    async def list_proposals(self, thread_key: str, *, after: datetime) -> tuple[Proposal, ...]:
+        """What waits in a thread, of anybody, and was made after an instant; the oldest first."""
+        ...
+
     async def load_sequel(self, run_id: str) -> str | None:
         """What is to follow the first post of a run (``RunOutcome.sequel``), as long as that has not been opened."""
         ...

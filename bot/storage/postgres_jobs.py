@@ -16,7 +16,7 @@ from bot.storage.jobs import FiringOutcome, JobRow, JobRunRow, NewFiring, Openin
 from bot.storage.postgres_claims import LOCKED, add_inbox, add_outbox, ensure_thread, finish_send
 from bot.storage.postgres_connection import Connections, Tx
 from bot.storage.postgres_memory import append_messages, lock_threads, save_output
-from bot.storage.rows import JOB_RUNS, build_micros, parse_job, parse_job_run, parse_micros
+from bot.storage.rows import JOB_RUNS, build_micros, parse_job, parse_job_run, parse_proposal
 
 
 class PostgresJobs:
@@ -72,6 +72,10 @@ class PostgresJobs:
     async def take_proposal(self, thread_key: str, author: str, *, after: datetime) -> Proposal | None:
         """Remove and return a proposal."""
         return await self._db.run(partial(take_proposal, thread_key=thread_key, author=author, after=after))
+
+    async def list_proposals(self, thread_key: str, *, after: datetime) -> tuple[Proposal, ...]:
+        """Return what waits in a thread."""
+        return await self._db.read(partial(list_proposals, thread_key=thread_key, after=after))
 
     async def load_sequel(self, run_id: str) -> str | None:
         """Return what is to follow the first post of a run."""
@@ -266,12 +270,17 @@ async def take_proposal(tx: Tx, thread_key: str, author: str, after: datetime) -
     row = await tx.one("DELETE FROM proposal WHERE thread_key = %s AND author = %s RETURNING *", thread_key, author)
     if row is None or row["created_at"] <= build_micros(after):
         return None
-    return Proposal(
-        thread_key=row["thread_key"],
-        author=row["author"],
-        body=row["body"],
-        created_at=parse_micros(row["created_at"]),
+    return parse_proposal(row)
+
+
+async def list_proposals(tx: Tx, thread_key: str, after: datetime) -> tuple[Proposal, ...]:
+    """Return what waits in a thread and was made after an instant, the oldest first."""
+    rows = await tx.all(
+        "SELECT * FROM proposal WHERE thread_key = %s AND created_at > %s ORDER BY created_at, author",
+        thread_key,
+        build_micros(after),
     )
+    return tuple(map(parse_proposal, rows))
 
 
 # -- what follows a headline -----------------------------------------------------------------------

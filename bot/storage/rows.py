@@ -23,7 +23,7 @@ from bot.storage.base import (
     UsageRow,
 )
 from bot.storage.installations import InstallationRow
-from bot.storage.jobs import JobRow, JobRunRow, JobState
+from bot.storage.jobs import JobRow, JobRunRow, JobState, Proposal
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -224,6 +224,16 @@ def parse_job_run(row: Row) -> JobRunRow:
         run_id=row["run_id"],
         error=row["error"],
         reason=row["reason"],
+    )
+
+
+def parse_proposal(row: Row) -> Proposal:
+    """Read a row of ``proposal``."""
+    return Proposal(
+        thread_key=row["thread_key"],
+        author=row["author"],
+        body=row["body"],
+        created_at=parse_micros(row["created_at"]),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from bot.storage.base import Claim, OutboxState, StoreError
 from bot.storage.jobs import FiringOutcome, JobRow, JobRunRow, NewFiring, Opening, Proposal
-from bot.storage.rows import JOB_RUNS, build_micros, parse_job, parse_job_run, parse_micros
+from bot.storage.rows import JOB_RUNS, build_micros, parse_job, parse_job_run, parse_proposal
 from bot.storage.sqlite_claims import NO_LIMIT, accept, add_outbox, ensure_thread, finish_send
 from bot.storage.sqlite_connection import Reader, Tx, Writer
 from bot.storage.sqlite_memory import append_messages, save_output
@@ -72,6 +72,10 @@ class SqliteJobs:
     async def take_proposal(self, thread_key: str, author: str, *, after: datetime) -> Proposal | None:
         """Remove and return a proposal."""
         return await self._writer.run(partial(take_proposal, thread_key=thread_key, author=author, after=after))
+
+    async def list_proposals(self, thread_key: str, *, after: datetime) -> tuple[Proposal, ...]:
+        """Return what waits in a thread."""
+        return await self._reader.run(partial(list_proposals, thread_key=thread_key, after=after))
 
     async def load_sequel(self, run_id: str) -> str | None:
         """Return what is to follow the first post of a run."""
@@ -269,12 +273,17 @@ def take_proposal(tx: Tx, thread_key: str, author: str, after: datetime) -> Prop
     row = tx.one("DELETE FROM proposal WHERE thread_key = ? AND author = ? RETURNING *", thread_key, author)
     if row is None or row["created_at"] <= build_micros(after):
         return None
-    return Proposal(
-        thread_key=row["thread_key"],
-        author=row["author"],
-        body=row["body"],
-        created_at=parse_micros(row["created_at"]),
+    return parse_proposal(row)
+
+
+def list_proposals(tx: Tx, thread_key: str, after: datetime) -> tuple[Proposal, ...]:
+    """Return what waits in a thread and was made after an instant, the oldest first."""
+    rows = tx.all(
+        "SELECT * FROM proposal WHERE thread_key = ? AND created_at > ? ORDER BY created_at, author",
+        thread_key,
+        build_micros(after),
     )
+    return tuple(map(parse_proposal, rows))
 
 
 # -- what follows a headline -----------------------------------------------------------------------

@@ -51,6 +51,18 @@ async def test_a_proposal_that_is_too_old_counts_as_none_and_is_removed(
     assert await store.take_proposal(A, "slack:U1", after=at(-99)) is None
 
 
+async def test_what_waits_in_a_thread_is_listed_and_goes_on_waiting(store: Store) -> None:
+    mine, theirs = new_proposal("mine", created_at=5), new_proposal("theirs", author="slack:U2", created_at=3)
+    for proposal in (mine, theirs, new_proposal("elsewhere", thread=B)):
+        await store.save_proposal(proposal)
+    for _ in range(2):
+        assert await store.list_proposals(A, after=at(2)) == (theirs, mine)
+    assert await store.list_proposals(A, after=at(3)) == (mine,)
+    assert await store.list_proposals(A, after=at(5)) == ()
+    await store.take_proposal(A, "slack:U1", after=at(0))
+    assert await store.list_proposals(A, after=at(2)) == (theirs,)
+
+
 async def test_of_two_who_take_a_proposal_at_once_one_gets_it(store: Store, other: Store) -> None:
     for n in range(ROUNDS):
         proposal = new_proposal(str(n))

@@ -97,8 +97,8 @@ async def test_only_the_persons_own_word_confirms_what_a_model_proposed(
         await slack.wait_connected()
         root = await slack.mention("post a report about what got slower, every monday at 8:15 in Berlin")
         await slack.wait_until(lambda: "Only proposed" in "".join(answers(slack, root)), 60)
-        await say(slack, root, "confirm", "confirm nothing", user="U2BOB")
         asked = len(model.requests)
+        await say(slack, root, "confirm", "waits for the word of the person who asked for it", user="U2BOB")
         await say(slack, root, "confirm", SCHEDULED)
         assert len(model.requests) == asked, "the word is answered without a model"
         assert slack.violations == []

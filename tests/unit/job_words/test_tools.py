@@ -391,7 +391,7 @@ async def test_an_edit_waits_and_makes_the_editor_the_owner(office: Office) -> N
     )
     assert (shown["cron"], shown["timezone"], shown["task"]) == ("0 8 * * *", "Europe/Berlin", "what got slower?")
     assert load_spec((await office.job("daily")).spec).cron == "0 9 * * MON-FRI"
-    assert await office.say("confirm") is None, "it is Bob's"
+    assert "asked for it: bob (to change `daily`)" in str(await office.say("confirm")), "it is Bob's"
     said = await office.say("confirm", author=BOB)
     row = await office.job("daily")
     assert (load_spec(row.spec).cron, row.owner, row.owner_name) == ("0 8 * * *", "slack:U2", "bob")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapters.chat import Author
 from adapters.places import ChannelLook
 from bot.jobs.desk import EXPIRED
 from bot.jobs.job import JobSpec, load_spec
@@ -66,11 +67,35 @@ async def test_without_a_proposal_the_word_is_a_question(office: Office) -> None
 
 async def test_only_the_one_who_asked_confirms_and_only_in_that_thread(office: Office) -> None:
     await office.call("schedule_report", WHEN)
-    assert await office.say("confirm", author=BOB) is None
+    for word in ("confirm", "确认", "cancel", "confirm daily"):
+        told = str(await office.say(word, author=BOB))
+        assert "waits for the word of the person who asked for it: alice (to make `daily`)" in told
+        assert "Nothing has changed" in told
     assert await office.say("confirm", thread="2.0") is None
     assert await office.say("confirm", channel="C2") is None
     assert await office.store.list_jobs() == ()
     assert "is scheduled" in str(await office.say("confirm"))
+
+
+async def test_everybody_for_whose_word_something_waits_is_named(office: Office) -> None:
+    await office.make("weekly")
+    await office.call("schedule_report", WHEN)
+    await office.call("change_job", {"name": "weekly", "action": "delete"}, author=BOB)
+    told = str(await office.say("confirm", author=Author(id="U3", name="carol")))
+    assert "alice (to make `daily`) and bob (to delete `weekly`)" in told
+    assert "is scheduled" in str(await office.say("confirm")), "it still waits"
+    assert "is deleted" in str(await office.say("confirm", author=BOB))
+    assert await office.say("confirm", author=BOB) is None
+
+
+async def test_a_proposal_of_an_earlier_version_names_who_asked_by_their_id(office: Office) -> None:
+    for author, body in (("slack:U1", '{"action": "delete", "name": "daily"}'), ("slack:U2", "{}")):
+        proposal = Proposal(
+            thread_key=office.message("").thread.key, author=author, body=body, created_at=office.clock.now()
+        )
+        await office.store.save_proposal(proposal)
+    told = str(await office.say("confirm", author=Author(id="U3", name="carol")))
+    assert "U1 (to delete `daily`) and U2." in told
 
 
 async def test_a_proposal_is_done_once(office: Office) -> None:
