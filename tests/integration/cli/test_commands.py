@@ -232,3 +232,14 @@ def test_a_failure_is_one_json_object_too(folder: Path) -> None:
         assert done.err == ""
         assert done.data["ok"] is False
         assert keys(done.data["error"]) == ["code", "message"]
+
+
+@pytest.mark.parametrize("words", [("--version",), ("jobs", "--help")])
+def test_a_command_that_only_prints_loads_neither_the_engine_nor_the_storage(
+    folder: Path, words: tuple[str, ...]
+) -> None:
+    done = hermod(folder, *words, PYTHONPROFILEIMPORTTIME="1")
+    assert done.code == 0
+    loaded = {line.rpartition("|")[2].strip() for line in done.err.splitlines()}
+    assert "bot.cli" in loaded
+    assert not loaded & {"agent_core", "adapters.chat", "bot.storage.base"}
