@@ -13,8 +13,8 @@ from bot.tools.python_sandbox.host_backend import HostBackend
 from bot.tools.python_sandbox.interpreter import find_interpreter
 from bot.tools.python_sandbox.kept import KeptLimits
 from bot.tools.python_sandbox.types import MiB, RunStatus, SandboxLimits, SandboxRun, SandboxUnavailable
-from tests.clocks import hold_at_best
 from tests.sandbox.sandboxes import NAME_ITSELF, UNTIL_TOLD, OpenSandbox, Sandbox, find_named, tell, until
+from tests.stopwatch import hold_at_best
 
 # -- files -----------------------------------------------------------------------------------------
 

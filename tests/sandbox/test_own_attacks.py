@@ -23,8 +23,8 @@ from bot.tools.python_sandbox.process import Output
 from bot.tools.python_sandbox.types import MiB, RunStatus
 from bot.tools.python_sandbox.uploads import Uploads
 from bot.tools.python_sandbox.warm import Zygote
-from tests.clocks import hold_at_best
 from tests.sandbox.sandboxes import NAME_ITSELF, SOON_S, OpenSandbox, Sandbox, find_named, until, watch_loop
+from tests.stopwatch import hold_at_best
 
 SECRET = "canary-7b2e"
 

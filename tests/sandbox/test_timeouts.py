@@ -11,8 +11,8 @@ import pytest
 
 from bot.tools.python_sandbox.process import read_memory
 from bot.tools.python_sandbox.types import MiB, RunStatus
-from tests.clocks import hold_at_best
 from tests.sandbox.sandboxes import NAME_ITSELF, OpenSandbox, Sandbox, find_named, until, watch_loop
+from tests.stopwatch import hold_at_best
 
 FOREVER = "import time\nwhile True:\n    time.sleep(0.01)\n"
 

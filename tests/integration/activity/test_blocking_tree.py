@@ -14,8 +14,8 @@ from bot.tools.activity.knots import NOBODY_WAITS
 from bot.tools.envelope import WHOLE
 from bot.tools.targets import Target, Targets
 from reading.layout import render_result
-from tests.clocks import least_wall_s
 from tests.integration.activity.conftest import CLOCK, Connection, Yard, chain_of, everybody
+from tests.stopwatch import least_wall_s
 
 
 async def look(

@@ -22,10 +22,10 @@ from bot.tools.activity.running import read_running_queries
 from bot.tools.envelope import WHOLE
 from bot.tools.mysql.connection import open_mysql
 from reading.layout import render_result
-from tests.clocks import least_wall_s
 from tests.integration.activity.conftest import CLOCK, PATIENCE_S, chain_of, everybody
 from tests.integration.activity.test_ending import ENDINGS, Yes, ask
 from tests.servers.mariadb import FIRST, MariaDBServer, MariaLab, Session, start_mariadb, stop_mariadb
+from tests.stopwatch import least_wall_s
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -8,9 +8,9 @@ import pytest
 
 from adapters.chat import Attachment, Button, Delivered, Delivery, InDoubt, Rejected, Reply, RetryLater
 from adapters.discord.payload import Payload
-from tests.clocks import least_wall_s
 from tests.integration.discord.outbound_desk import Desk, contents, direct, open_desk, place, posts, reply
 from tests.servers.discord import DiscordServer
+from tests.stopwatch import least_wall_s
 
 MiB = 1024 * 1024
 

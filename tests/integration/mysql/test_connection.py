@@ -16,10 +16,10 @@ import pytest
 from agent_core.errors import ToolFailed
 from bot.tools.mysql.connection import open_mysql
 from bot.tools.targets import Target
-from tests.clocks import hold_at_best, least_wall_s
 from tests.integration.mysql.conftest import check_no_secret, count_running, wait_until
 from tests.integration.mysql.fake_server import run_relay
 from tests.servers.mariadb import MariaLab, Session
+from tests.stopwatch import hold_at_best, least_wall_s
 
 SURVIVOR_S = 2.0
 

@@ -21,9 +21,9 @@ from bot.tools.mysql.slow_queries import read_mysql_slow_queries, record_mysql_r
 from bot.tools.slow_logs.mysql_text import fingerprint_mysql
 from bot.tools.slow_queries.answer import SlowQueries, SlowQuery
 from bot.tools.targets import Target
-from tests.clocks import hold_at_best
 from tests.integration.mysql.conftest import CLOCK, check_no_secret, count_running, wait_until
 from tests.servers.mariadb import MariaLab, Session, start_mariadb, stop_mariadb
+from tests.stopwatch import hold_at_best
 
 
 async def ask(target: Target, store: SqliteStore, **options: object) -> SlowQueries:

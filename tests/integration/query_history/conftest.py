@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from bot.storage.sqlite import SqliteStore
-from tests.clocks import NoonClock, hold_at_best
+from tests.clocks import NoonClock
 from tests.servers.postgres import any_postgres, bare_postgres, postgres
+from tests.stopwatch import hold_at_best
 
 __all__ = ["any_postgres", "bare_postgres", "postgres"]
 

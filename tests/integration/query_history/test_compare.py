@@ -21,9 +21,9 @@ from bot.tools.query_history.compare import compare_two_windows
 from bot.tools.query_history.reading import record_postgres
 from bot.tools.slow_queries.history import iso_utc
 from bot.tools.targets import Target, Targets
-from tests.clocks import ATTEMPTS
 from tests.integration.query_history.conftest import LeapClock, check_at_best
 from tests.servers.postgres import Lab
+from tests.stopwatch import ATTEMPTS
 
 Work = Callable[[psycopg.AsyncConnection[TupleRow]], Awaitable[None]]
 

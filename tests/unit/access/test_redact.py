@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agent_core.context import Redactor
 from bot.redact import MARK, SecretRedactor
-from tests.cpu import least_cpu_s
+from tests.stopwatch import least_cpu_s
 
 PLAIN: Redactor = SecretRedactor(())
 SECRET = 'p@ss "w/ö+rd\\'

@@ -17,7 +17,7 @@ from agent_core.tools.registry import ToolRegistry
 from bot.answer import STOPPED
 from bot.session import NOTHING_TO_STOP
 from bot.storage.base import Store
-from tests.clocks import ATTEMPTS, least_wall_s
+from tests.stopwatch import ATTEMPTS, least_wall_s
 from tests.unit.bot.desk import Desk, desk
 from tests.unit.bot.gates import T0, THREAD, Gate, Hanging, no_open_items, stop, until
 from tests.unit.bot.recording import ALICE, BOB, message

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_core.llm.fenced import NotOneObject, parse_object
-from tests.cpu import least_cpu_s
+from tests.stopwatch import least_cpu_s
 
 TEXT = st.text(max_size=12) | st.sampled_from(
     ["it's", 'he said "hi"', "// no", "/* x */", "# y", "```", "a\\b", "True", "{,}"]

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from agent_core.llm.offline import OfflineProvider
 from agent_core.llm.types import Finish, ModelMessage, ModelRequest, ModelResponse, TextChunk, ToolCall, Usage
 from agent_core.tools.registry import ToolRegistry
-from tests.cpu import least_cpu_s
 from tests.evals.scoring import FixedClock
 from tests.evals.toolset import CORE, SLOW_ROWS, WIDE
+from tests.stopwatch import least_cpu_s
 from tests.unit.engine.running import Bench
 from tests.unit.offline.talking import Thread, make_spec
 

@@ -17,8 +17,8 @@ import pytest
 from bot.storage.base import StoreError
 from bot.storage.sqlite import SqliteStore
 from bot.storage.sqlite_connection import Reader, Tx, Writer, clean, explain
-from tests.clocks import least_wall_s
 from tests.contract.store.makers import A, new_item, put
+from tests.stopwatch import least_wall_s
 
 ROOT = Path(__file__).parents[3]
 

@@ -13,7 +13,7 @@ from agent_core.tools.builtin import calculator, register_builtin
 from agent_core.tools.executor import ToolExecutor
 from agent_core.tools.registry import ToolRegistry
 from reading.arithmetic import CONSTANTS, FUNCTIONS, MAX_BITS, MAX_CHARS, NoResult, Unreadable, calculate
-from tests.cpu import least_cpu_s
+from tests.stopwatch import least_cpu_s
 from tests.unit.tools.setting import Run, call, failure
 
 

@@ -15,7 +15,7 @@ from adapters.discord.render import CONTENT_MAX, LIMITS, content_size, fits, mea
 from adapters.markdown import fit_markdown
 from adapters.markdown.grapheme import is_boundary
 from bot.presenter import build_reply_rows, load_reply
-from tests.cpu import least_cpu_s
+from tests.stopwatch import least_cpu_s
 from tests.unit.adapters.discord.reader import LIVE, Seen, read
 from tests.unit.adapters.markdown_texts import CONSTRUCTS, MARKUP, NASTY, capitals, documents
 

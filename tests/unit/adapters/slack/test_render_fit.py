@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from adapters.markdown import CodeBlock, parse_markdown
 from adapters.slack.blocks import load_of, shown_text
 from adapters.slack.render import MessageLimits, TableLimits, fit_message, render_edit, render_message
-from tests.cpu import least_cpu_s
 from tests.servers.slack.blocks import check_blocks
 from tests.servers.slack.pings import find_pings
+from tests.stopwatch import least_cpu_s
 from tests.unit.adapters.markdown_texts import MARKUP, NASTY, balanced, capitals, documents
 
 SMALL = MessageLimits(blocks=8, chars=400, tables=TableLimits(rows=20, columns=4, chars=300), parts=500)

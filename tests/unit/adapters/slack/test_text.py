@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.slack.text import QUOTED_MAX, escape, markup_of, quoted_of, read_blocks, read_markup
-from tests.cpu import least_cpu_s
+from tests.stopwatch import least_cpu_s
 
 
 def rich(*elements: dict[str, Any], kind: str = "rich_text_section") -> dict[str, Any]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_core.llm.cache.gate import is_momentary, normalise, same_question
-from tests.cpu import least_cpu_s
+from tests.stopwatch import least_cpu_s
 from tests.unit.engine.cache.cases import Pair, cosine, pairs
 
 ADVERSARIAL = pairs("adversarial") + pairs("second adversarial")
