@@ -8,7 +8,7 @@ from collections.abc import Mapping
 _SQL_KEYS = re.compile(r"^(?:sql|query|statement|query_text|ddl|definition|command|example)$")
 _INSTANT = re.compile(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d(?::\d\d)?)(?:\.\d+)?(?:Z|\+00:00)$")
 _INSIDE = re.compile(r"(?<![\w/])(\d{4}-\d\d-\d\d)T(\d\d:\d\d(?::\d\d)?)(?:\.\d+)?Z(?![\w/])")
-_SHARES = frozenset({"gain", "coverage"})
+_SHARES = frozenset({"cost_saved", "coverage"})
 _SIZES = {"bytes": 1, "kb": 1024, "mb": 1024 * 1024}
 SQL_WIDTH = 72
 
@@ -115,7 +115,17 @@ def _write_number(key: str, value: int | float) -> str:
         return _write_share(value)
     if isinstance(value, int):
         return f"{value:,}" if abs(value) >= 10_000 and not key.endswith(("id", "port", "year")) else str(value)
-    return f"{value:.6g}" if abs(value) < 1e15 else repr(value)
+    return _write_float(value)
+
+
+def _write_float(value: float) -> str:
+    """Six digits, or all before the point: no exponent where people compare."""
+    size = abs(value)
+    if not size < 1e15:
+        return repr(value)
+    if size >= 1e5:
+        return f"{value:,.0f}"
+    return f"{value:,.6g}" if size >= 1e4 else f"{value:.6g}"
 
 
 def _write_share(value: int | float) -> str:

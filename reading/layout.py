@@ -23,7 +23,7 @@ _HIDDEN = (*_FRAME, "took_ms", "duration_kind", "expression", "schema")
 _CHILDREN = ("children", "plans", "Plans", "nodes", "inputs")
 _TITLES = ("node", "node_type", "Node Type", "name", "role", "pid", "title")
 _TELLING_NAMES = """duration wait_s age_s calls total_s mean_s max_s name table index relation title url state status
-gain measured_before_s measured_after_s cost_before cost_after size_bytes pid user message
+measured_before_s measured_after_s cost_before cost_after cost_saved size_bytes pid user message
 check value share_of_total rows"""
 _TELLING = _TELLING_NAMES.split()
 _DULL = (

@@ -295,13 +295,13 @@ def _build_rows(study: Study, tried: Tried) -> list[IndexAdvice]:
             )
             if not queries:
                 continue
-            most = max(queries, key=lambda query: (query.gain or 0.0, query.cost_before))
+            most = max(queries, key=lambda query: (query.cost_saved or 0.0, query.cost_before))
             rows.append(
                 IndexAdvice(
                     index=one.shape.describe(),
-                    gain=most.gain,
                     cost_before=most.cost_before,
                     cost_after=most.cost_after,
+                    cost_saved=most.cost_saved,
                     measured_before_s=most.measured_before_s,
                     measured_after_s=most.measured_after_s,
                     size_bytes=one.size_bytes,
@@ -332,7 +332,7 @@ def _build_helped(effect: Effect, shape: IndexShape, tried: Tried) -> HelpedQuer
         calls=effect.query.calls,
         cost_before=round(effect.before, 2),
         cost_after=round(effect.after, 2) if known else None,
-        gain=round(effect.gain, 4) if known else None,
+        cost_saved=round(effect.gain, 4) if known else None,
         measured_before_s=None if times is None else round(times.before_s, 6),
         measured_after_s=None if times is None else round(times.after_s, 6),
     )

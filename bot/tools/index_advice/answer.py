@@ -18,7 +18,7 @@ class HelpedQuery:
         fingerprint, sql: which one, without literals.
         calls: in the window, where the statements were taken from one; else null.
         cost_before, cost_after: of its plan without and with the index; after is null when nothing verified it.
-        gain: the share of the cost that is gone, 0..1; null when nothing verified it.
+        cost_saved: the share of the cost that is gone, 0..1; null when nothing verified it.
         measured_before_s, measured_after_s: the best of three executions on the copy, where there was one.
     """
 
@@ -27,19 +27,18 @@ class HelpedQuery:
     calls: int | None
     cost_before: float
     cost_after: float | None
-    gain: float | None
+    cost_saved: float | None
     measured_before_s: float | None = None
     measured_after_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexAdvice:
-    """One index. Gain, costs and times are those of the statement that it helps most.
+    """One index. Costs and times are those of the statement that it helps most.
 
     Args:
         index: what it is on, in short.
-        gain: the share of the cost that is gone, 0..1; null when nothing verified it.
-        cost_before, cost_after, measured_before_s, measured_after_s: see ``HelpedQuery``.
+        cost_before, cost_after, cost_saved, measured_before_s, measured_after_s: see ``HelpedQuery``.
         size_bytes: as estimated.
         verified_by: ``hypopg`` (the target's planner, with a hypothetical index), ``scratch_copy`` (built and
             measured on a copy of a sample), ``heuristic`` (nothing but the look of the plan).
@@ -50,9 +49,9 @@ class IndexAdvice:
     """
 
     index: str
-    gain: float | None
     cost_before: float
     cost_after: float | None
+    cost_saved: float | None
     measured_before_s: float | None
     measured_after_s: float | None
     size_bytes: int

@@ -34,7 +34,7 @@ the most time in a range. Use it for "recommend indexes", "which indexes should 
 index", "建议索引", "应该加什么索引". Candidates are tried before they are advised, never on the target's own data:
 with HypoPG where it is installed, else on a throw-away copy of a sample.
 
-Each row is one index with the statements that it helps: cost before and after, gain (0..1), and times where they
+Each row is one index with the statements that it helps: costs before and after, cost_saved (0..1), and times where they
 were measured. verified_by tells how it is known; say so, above all for "heuristic" (a guess). no_advice says for
 which statements no index helps, and why. Nothing is ever built: show the ddl and let a person run it.
 

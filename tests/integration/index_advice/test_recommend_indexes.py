@@ -73,7 +73,7 @@ async def test_without_hypopg_and_leave_to_copy_rows_advice_is_marked_as_a_guess
     report = await ask(target, store, sql=EQUALITY)
     assert [row.verified_by for row in report.rows] == ["heuristic"]
     assert report.rows[0].ddl.endswith("ON public.orders (customer_id);")
-    assert (report.rows[0].gain, report.rows[0].queries[0].cost_after) == (None, None)
+    assert (report.rows[0].cost_saved, report.rows[0].queries[0].cost_after) == (None, None)
     assert "allow_sql" in report.warnings[0]
     for sql in ("select * from tiny where name = 'x'", "select * from orders where region > 2"):
         assert not (await ask(target, store, sql=sql)).rows

@@ -79,8 +79,8 @@ async def check_case(lab: Lab, database: str, case: Case, report: IndexReport) -
         for query in row.queries:
             if query.fingerprint != shape:
                 continue
-            assert query.gain is not None
-            assert query.gain >= 0.5
+            assert query.cost_saved is not None
+            assert query.cost_saved >= 0.5
             assert query.cost_after is not None
             assert query.cost_after < query.cost_before
             if query.measured_after_s is not None:

@@ -234,9 +234,9 @@ def test_columns_and_rows_beyond_the_bounds_are_counted() -> None:
 
 
 def test_a_share_is_a_percentage_and_what_is_short_of_all_is_never_written_as_all() -> None:
-    text = render_result(json.dumps({"ok": True, "rows": [{"index": "a (b)", "gain": 0.9917}]}), {})
+    text = render_result(json.dumps({"ok": True, "rows": [{"index": "a (b)", "cost_saved": 0.9917}]}), {})
     assert "| a (b) | 99.2 % |" in text
-    nearly = render_result(json.dumps({"ok": True, "rows": [{"name": "cache", "gain": 0.99999}]}), {})
+    nearly = render_result(json.dumps({"ok": True, "rows": [{"name": "cache", "cost_saved": 0.99999}]}), {})
     assert "over 99.9 %" in nearly
     assert "100 %" not in nearly
 
@@ -248,6 +248,11 @@ def test_a_share_is_a_percentage_and_what_is_short_of_all_is_never_written_as_al
         (268435456, "bytes of WAL", "256 MiB of WAL"),
         (15.2, "seconds", "15.2 s"),
         (7, "failed attempts", "7 failed attempts"),
+        (9999.5, "steps", "9999.5 steps"),
+        (17077.14, "steps", "17,077.1 steps"),
+        (284303.2, "steps", "284,303 steps"),
+        (-7654321.5, "steps", "-7,654,322 steps"),
+        (1e15, "steps", "1000000000000000.0 steps"),
         (None, "", "–"),
     ],
 )
