@@ -19,7 +19,7 @@ FILES_OUT, FILES_OUT_BYTES = 10, 8 * MiB
 DEADLINE_SLACK_S = 20.0
 """How late a run may end on a machine that has much else to do; the time limit itself has tests of its own."""
 DISK_SLACK = 8
-"""How many times its quota a program may fill in the tenth of a second between two looks at its folder."""
+"""How many times its quota a program may fill between two looks at its folder, the parent being busy."""
 _LOOKED_AT_BYTES, _LOOKED_AT_FILES = 256 * 1024, 2000
 _PATH_BYTES = 4000
 _FAKED = ("intact",)
