@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -20,7 +19,8 @@ from adapters.discord.interactions import (
 )
 from adapters.discord.payload import Payload
 from bot.messages import dump_inbound, kind_of, load_inbound
-from tests.integration.discord.command_desk import (
+from tests.integration.discord.conftest import Inbox, build_adapter, wait_connected
+from tests.integration.discord.interactions.desk import (
     CALLBACK,
     EPHEMERAL,
     LOADING,
@@ -33,22 +33,7 @@ from tests.integration.discord.command_desk import (
     suggest,
     texts,
 )
-from tests.integration.discord.conftest import Inbox, build_adapter, wait_connected
 from tests.servers.discord import DiscordServer
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-async def adapter(server: DiscordServer, inbox: Inbox, clock: Clock) -> AsyncIterator[DiscordAdapter]:
-    adapter = await start(server, inbox, now=clock)
-    yield adapter
-    await adapter.stop()
-    assert server.violations == []
-
 
 # -- in --------------------------------------------------------------------------------------------
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from adapters.chat import Attachment, Delivered
 from adapters.discord.app import DiscordAdapter
-from adapters.discord.interactions import (
-    NOT_TAKEN,
-    TOKEN_S,
-)
-from tests.integration.discord.command_desk import (
+from adapters.discord.interactions import NOT_TAKEN, TOKEN_S
+from tests.integration.discord.conftest import Inbox
+from tests.integration.discord.interactions.desk import (
     CALLBACK,
     LOADING,
     WEBHOOK,
@@ -23,21 +19,7 @@ from tests.integration.discord.command_desk import (
     start,
     texts,
 )
-from tests.integration.discord.conftest import Inbox
 from tests.servers.discord import DiscordServer
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-async def adapter(server: DiscordServer, inbox: Inbox, clock: Clock) -> AsyncIterator[DiscordAdapter]:
-    adapter = await start(server, inbox, now=clock)
-    yield adapter
-    await adapter.stop()
-    assert server.violations == []
 
 
 async def test_b065_an_answer_after_the_three_seconds_becomes_the_announced_message(
