@@ -14,6 +14,7 @@ from bot.tools.python_sandbox.types import RunStatus, SandboxLimits
 LOOK_INTERVAL_S = 0.02
 """Between two looks at a folder. Where files are memory a program makes 160,000 a second: 3,200 until the next look."""
 LONGEST_INTERVAL_S = 0.1
+"""Between two looks at the processor time alone, and at most between two at a folder."""
 REST = 9
 """After a look that took more than usual the watch rests this many times as long: a tenth of a core at most."""
 
@@ -76,9 +77,9 @@ class Limiter:
 
     async def _keep_watch(self, folder: str, before: FolderUse, pid: int, watch_cpu: bool) -> None:
         cpu_before = read_cpu(pid) if watch_cpu else 0.0
-        look_cpu_s = 0.0
+        pause_s = LOOK_INTERVAL_S if folder else LONGEST_INTERVAL_S
         while True:
-            await asyncio.sleep(min(LONGEST_INTERVAL_S, max(LOOK_INTERVAL_S, REST * look_cpu_s)))
+            await asyncio.sleep(pause_s)
             if watch_cpu and read_cpu(pid) - cpu_before > self._limits.cpu_s:
                 self.end(RunStatus.CPU)
             if not folder:
@@ -86,6 +87,7 @@ class Limiter:
             over, look_cpu_s = await asyncio.to_thread(self._look, folder, before, pid)
             if over:
                 self.end(RunStatus.DISK)
+            pause_s = min(LONGEST_INTERVAL_S, max(LOOK_INTERVAL_S, REST * look_cpu_s))
 
     def _look(self, folder: str, before: FolderUse, pid: int) -> tuple[bool, float]:
         """Tell whether the folder has grown too much, and the processor seconds that the look took."""
