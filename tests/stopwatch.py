@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 ATTEMPTS = 3
@@ -18,7 +18,7 @@ def least_cpu_s(work: Callable[[], object], *, enough_s: float) -> float:
         enough_s: no further attempt is made once one took no longer than this.
     """
     taken: list[float] = []
-    while len(taken) < ATTEMPTS and min(taken, default=float("inf")) > enough_s:
+    while _is_open(taken, enough_s):
         with _note(time.thread_time, taken):
             work()
     return min(taken)
@@ -32,7 +32,7 @@ async def least_wall_s(work: Callable[[], Awaitable[object]], *, enough_s: float
         enough_s: no further attempt is made once one took no longer than this.
     """
     taken: list[float] = []
-    while len(taken) < ATTEMPTS and min(taken, default=float("inf")) > enough_s:
+    while _is_open(taken, enough_s):
         with _note(time.monotonic, taken):
             await work()
     return min(taken)
@@ -55,6 +55,10 @@ async def hold_at_best(check: Callable[[int], Awaitable[None]]) -> None:
                 raise
         else:
             return
+
+
+def _is_open(taken: Sequence[float], enough_s: float) -> bool:
+    return len(taken) < ATTEMPTS and min(taken, default=float("inf")) > enough_s
 
 
 @contextmanager

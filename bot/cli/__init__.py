@@ -41,7 +41,7 @@ def main() -> None:
     """Run the command line; every failure becomes an exit code and lines that say what to do."""
     try:
         app()
-    except SystemExit:
+    except SystemExit:  # every command ends so; past here the refusals are loaded
         raise
     except KeyboardInterrupt:
         sys.exit(130)

@@ -208,8 +208,7 @@ class JobDesk:
         asker = asking.asker
         found = await self._store.take_proposal(asking.key, asker.owner, after=datetime.min.replace(tzinfo=UTC))
         if found is None:
-            after = self._clock.now() - timedelta(seconds=PROPOSAL_S)
-            others = await self._store.list_proposals(asking.key, after=after)
+            others = await self._store.list_proposals(asking.key, after=self._last_expired())
             return tell_others(others) if others else None
         try:
             wanted = self._read_wanted(found)
@@ -230,8 +229,12 @@ class JobDesk:
             await self._record("job.proposal_failed", asking, wanted.name, wanted.action, wanted.place)
             return f"Not done, and nothing has changed: {e}. Please ask me again."
 
+    def _last_expired(self) -> datetime:
+        """When what has just expired was proposed."""
+        return self._clock.now() - timedelta(seconds=PROPOSAL_S)
+
     def _read_wanted(self, found: Proposal) -> Wanted:
-        if found.created_at <= self._clock.now() - timedelta(seconds=PROPOSAL_S):
+        if found.created_at <= self._last_expired():
             raise BadJob(EXPIRED)  # and no question: a model that is told "confirm" might say that it is scheduled
         try:
             return load_wanted(found.body)

@@ -55,12 +55,12 @@ def tell_others(proposals: Sequence[Proposal]) -> str:
 
 
 def _tell_asker(proposal: Proposal) -> str:
+    user = proposal.author.partition(":")[2]
     try:
         wanted = load_wanted(proposal.body)
     except ValueError:
-        return proposal.author.partition(":")[2]
-    name = wanted.by or proposal.author.partition(":")[2]
-    return f"{name} (to {wanted.action} `{wanted.renamed or wanted.name}`)"
+        return user
+    return f"{wanted.by or user} (to {wanted.action} `{wanted.renamed or wanted.name}`)"
 
 
 def tell_proposal(checked: CheckedJob, *, owner: str, command: str, action: Literal["make", "change"]) -> str:
